@@ -63,6 +63,14 @@ impl<'a> Payload<'a> {
         }
     }
 
+    /// Returns a cursor over the extension block of a frame.
+    pub(crate) fn of_extension(frame: &Frame<'a>) -> Self {
+        Self {
+            kind: frame.kind().unwrap_or(FrameKind::Part),
+            reader: Reader::new(frame.extension()),
+        }
+    }
+
     pub(crate) fn of_kinds(
         frame: &Frame<'a>,
         kind: FrameKind,

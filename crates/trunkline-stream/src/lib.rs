@@ -55,7 +55,7 @@ pub use fan_bytes::{
 };
 pub use journal::{Commit, Durability, JournalError, JournalOptions};
 pub use options::{BYTES_MAX_DEFAULT, CAPACITY_DEFAULT, DIRECTORY_PORT, EngineSecurity, Options};
-pub use properties::{Monitor, Properties};
+pub use properties::{MemberProperties, Monitor, Properties};
 pub use trunkline_proto::message::stream::Until;
 pub use trunkline_proto::stream::{Left, StreamFault};
 pub use typed::{

@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use trunkline_net::{Clock, Notifier, Peer, Server, ServerOptions, SessionFactory};
 use trunkline_proto::frame::HEADER_BYTES;
 use trunkline_proto::message::closing::Refused;
-use trunkline_proto::message::stream::directory::{Lookup, Ticket, TicketGrant};
+use trunkline_proto::message::stream::directory::{Identity, Lookup, Ticket, TicketGrant};
 use trunkline_proto::message::stream::{
     EndState, Incarnation, StreamEnd, StreamHello, WriterState,
 };
@@ -22,8 +22,10 @@ use trunkline_proto::stream::{DirectoryLimits, Secret, StreamFault};
 use trunkline_proto::{
     Endpoint, Fault, FaultCode, Features, Frame, FrameHeader, FrameKind, VersionRange,
 };
-use trunkline_stream::directory::{DirectoryHost, DirectorySession, Gate, list};
-use trunkline_stream::{FanOutOptions, FanOutWriter, Options, Reader, StreamError, Writer};
+use trunkline_stream::directory::{DirectoryHost, DirectorySession, EndpointStatus, Gate, list};
+use trunkline_stream::{
+    FanOutOptions, FanOutWriter, Options, PeerStatus, Reader, StreamError, Writer,
+};
 use trunkline_types::{DataType, StreamUrl};
 
 const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
@@ -40,6 +42,8 @@ struct Rules {
     /// Shared by the gates of guests that somebody still has.
     guests: Arc<()>,
     registrations: AtomicUsize,
+    /// Who opens the next connections.
+    identity: Mutex<Identity>,
 }
 
 struct TestGate {
@@ -48,6 +52,7 @@ struct TestGate {
     /// The connection began before the rights of guests ended.
     may_end: bool,
     _guest: Option<Arc<()>>,
+    identity: Identity,
 }
 
 impl TestGate {
@@ -81,12 +86,20 @@ impl Gate for TestGate {
         self.permits(url)
     }
 
+    fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
     fn may_end(&self) -> bool {
         self.may_end
     }
 
     fn has_ended(&self) -> bool {
         self.may_end && self.rules.has_ended.load(Ordering::SeqCst)
+    }
+
+    fn is_lost(&self, url: &StreamUrl) -> bool {
+        !self.permits(url)
     }
 }
 
@@ -103,6 +116,7 @@ impl SessionFactory for Factory {
             is_guest,
             may_end: is_guest && !self.rules.has_ended.load(Ordering::SeqCst),
             _guest: is_guest.then(|| self.rules.guests.clone()),
+            identity: self.rules.identity.lock().unwrap().clone(),
         });
         let now = Clock::new().now();
         let session = DirectorySession::new(self.host.clone(), notifier, gate, now);
@@ -189,6 +203,14 @@ impl Rig {
     /// each connection between endpoints.
     fn guest_gates(&self) -> usize {
         Arc::strong_count(&self.rules.guests) - 1
+    }
+
+    fn status(&self, url: &str) -> EndpointStatus {
+        let (port, sockets) = (self.port(), Some(self.folder.path()));
+        let url = StreamUrl::parse(url).unwrap();
+        let timeout = CUT_OFF.unwrap();
+        let found = list("localhost", port, sockets, Some(&url), None, timeout);
+        found.unwrap().remove(0)
     }
 
     fn listed(&self) -> Vec<String> {
@@ -281,6 +303,43 @@ impl Raw {
     }
 }
 
+/// Forwards one connection to a port until it is cut; later ones are closed.
+struct Cut {
+    port: u16,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Cut {
+    fn to(port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let cut = Self {
+            port: listener.local_addr().unwrap().port(),
+            open: Arc::default(),
+        };
+        let open = cut.open.clone();
+        thread::spawn(move || {
+            let (near, _) = listener.accept().unwrap();
+            drop(listener);
+            let far = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let clone = |stream: &TcpStream| stream.try_clone().unwrap();
+            open.lock().unwrap().extend([clone(&near), clone(&far)]);
+            for (mut from, mut to) in [(clone(&near), clone(&far)), (far, near)] {
+                thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Write);
+                });
+            }
+        });
+        cut
+    }
+
+    fn cut(&self) {
+        for stream in self.open.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
 /// Behaviour: B-82, NS-09.
 #[test]
 fn name_that_the_gate_refuses_is_not_registered() {
@@ -346,6 +405,51 @@ fn guest_learns_nothing_about_a_hidden_stream() {
     drop(secret.join().unwrap());
 }
 
+/// Behaviour: B-80.
+#[test]
+fn guest_sees_no_hidden_name_of_a_peer() {
+    let rig = Rig::start();
+    let reader = rig.reader("open/in");
+    rig.wait_for("open/in");
+    let options = FanOutOptions {
+        options: rig.options(None),
+        readers_min: 0,
+        ..FanOutOptions::default()
+    };
+    let _all = FanOutWriter::<u64>::create("open/all", options).unwrap();
+    let _ends = ["secret/a", "open/b"]
+        .map(|url| Reader::<u64>::create(url, rig.options(Some("open/all"))).unwrap());
+    let options = Options {
+        program: "recorder 1.0".to_owned(),
+        ..rig.options(Some("open/in"))
+    };
+    let writer = Writer::<u64>::create("secret/out", options).unwrap();
+    let reader = reader.join().unwrap();
+    let of_peer = || {
+        let status = rig.status("open/in");
+        [status.peer, status.peer_program, status.peer_account]
+    };
+    let members = || -> Vec<[String; 2]> {
+        let members = rig.status("open/all").members.into_iter();
+        members.map(|member| [member.url, member.account]).collect()
+    };
+    until("the reports", || {
+        !of_peer()[0].is_empty() && members().len() == 2
+    });
+    let [peer, program, user] = of_peer();
+    assert_eq!(peer, "tl://localhost/secret/out");
+    assert_eq!(program, "recorder 1.0");
+    assert!(user.starts_with("local:"), "{user}");
+    let [a, b] =
+        ["secret/a", "open/b"].map(|name| [format!("tl://localhost/{name}"), user.clone()]);
+    assert_eq!(members(), [a, b.clone()]);
+    rig.set_guest(true);
+    let hidden = ["(hidden)", ""].map(str::to_owned);
+    assert_eq!(of_peer(), ["(hidden)", "", ""]);
+    assert_eq!(members(), [hidden, b]);
+    drop((reader, writer));
+}
+
 /// The connection ends, not the stream: nothing is lost, and it continues when it is permitted again.
 ///
 /// Behaviour: B-80, NS-66.
@@ -400,6 +504,29 @@ fn unredeemed_ticket_is_worthless_once_its_rights_have_ended() {
     drop(reader.join().unwrap());
 }
 
+/// Behaviour: B-80, B-82.
+#[test]
+fn ticket_is_of_no_use_to_another_account() {
+    let rig = Rig::start();
+    let reader = rig.reader("open/in");
+    rig.wait_for("open/in");
+    let be = |name: &str| *rig.rules.identity.lock().unwrap() = Some(name.into());
+    let incarnation = Incarnation([7; 16]);
+    let look_up = || Raw::dial(rig.port()).look_up("open/in", incarnation);
+    be("account:daq");
+    let given = look_up();
+    be("account:other");
+    let refused = Raw::dial(rig.port()).present(given, incarnation);
+    assert_eq!(refused.code, FaultCode::BadTicket);
+    // The user whom the system reports is another identity than an account.
+    let given = look_up();
+    *rig.rules.identity.lock().unwrap() = None;
+    let refused = Raw::dial(rig.port()).present(given, incarnation);
+    assert_eq!(refused.code, FaultCode::BadTicket);
+    let _writer = Writer::<u64>::create("open/out", rig.options(Some("open/in"))).unwrap();
+    drop(reader.join().unwrap());
+}
+
 /// Behaviour: B-80, B-62.
 #[test]
 fn only_the_reader_whose_rights_ended_is_disconnected() {
@@ -423,6 +550,71 @@ fn only_the_reader_whose_rights_ended_is_disconnected() {
     assert_eq!(own.read(CUT_OFF).unwrap(), 5);
     assert_eq!(guest.read(CUT_OFF).unwrap(), 5);
     assert_eq!(own.properties().disconnections, 0);
+}
+
+/// A reader whose account may not use the stream any more does not delay the writer, connected or not,
+/// also if its connection was lost before, or if its rights had changed before in another way.
+///
+/// Behaviour: B-80, B-62.
+#[test]
+fn reader_without_the_right_has_no_place() {
+    for (is_there, has_changed_before) in [(true, false), (false, false), (false, true)] {
+        let rig = Rig::start();
+        let options = FanOutOptions {
+            options: Options {
+                capacity: 10,
+                ..rig.options(None)
+            },
+            readers_min: 0,
+            ..FanOutOptions::default()
+        };
+        let mut writer = FanOutWriter::<u64>::create("open/all", options).unwrap();
+        let mut own = Reader::<u64>::create("open/own", rig.options(Some("open/all"))).unwrap();
+        rig.set_guest(true);
+        let proxy = Cut::to(rig.port());
+        let options = Options {
+            capacity: 10,
+            peer: Some(format!("tl://127.0.0.1:{}/open/all", proxy.port)),
+            tcp_only: true,
+            ..rig.options(None)
+        };
+        let _ghost = Reader::<u64>::create("open/ghost", options).unwrap();
+        let ghost = |writer: &FanOutWriter<u64>| {
+            let is_ghost = |reader: &PeerStatus| reader.member.url.ends_with("open/ghost");
+            writer.readers().into_iter().find(is_ghost)
+        };
+        if !is_there {
+            proxy.cut();
+            until("the ghost is away", || {
+                ghost(&writer).is_some_and(|ghost| !ghost.is_connected)
+            });
+        }
+        if has_changed_before {
+            rig.rules.has_ended.store(true, Ordering::SeqCst);
+            rig.host.end_revoked();
+            assert!(ghost(&writer).is_some(), "it may come again");
+        }
+        // The endpoint reports the ends of connections together with its status.
+        for element in 0..10 {
+            writer.write(&element, CUT_OFF).unwrap();
+            assert_eq!(own.read(CUT_OFF).unwrap(), element);
+            if element == 0 || element == 9 {
+                rig.set_guest(false);
+                until("a report", || rig.status("open/all").total == element + 1);
+            }
+        }
+        rig.rules.refuses_guests.store(true, Ordering::SeqCst);
+        rig.rules.has_ended.store(true, Ordering::SeqCst);
+        rig.host.end_revoked();
+        for element in 10..100 {
+            writer.write(&element, CUT_OFF).unwrap();
+            assert_eq!(own.read(CUT_OFF).unwrap(), element);
+        }
+        assert_eq!(ghost(&writer), None);
+        let left = writer.departed();
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert_eq!(left[0].fault, Some(StreamFault::PeerExcluded));
+    }
 }
 
 /// The endpoint's lease is so short that the directory releases its name again and again, as after a stall of

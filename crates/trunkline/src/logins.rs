@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::thread;
 use std::time::Duration;
 
-use trunkline_access::{Host, Policy, SubjectError, SubjectRules, UserName};
+use trunkline_access::{Action, Host, Policy, SubjectError, SubjectRules, UserName};
 use trunkline_engine::{
     Caller, Engine as Core, Principal, Rights, RightsClass, SecurityEvent, SecurityNote, Wakes,
 };
@@ -37,7 +37,7 @@ use trunkline_proto::{Channel, Fault, FaultCode};
 use trunkline_serve::{
     Authenticator, Identity, LoginAnswer, LoginRefusal, LoginRequest, OnEnd, Standing,
 };
-use trunkline_types::{Moment, Tick, Timestamp};
+use trunkline_types::{Moment, StreamUrl, Tick, Timestamp};
 
 use crate::deployments::lock;
 
@@ -148,6 +148,18 @@ enum Proof {
 }
 
 impl Logins {
+    /// Returns true if the account of this client may use the stream with the rights that it has now.
+    pub(crate) fn permits_stream(&self, caller: &Caller, url: &StreamUrl) -> bool {
+        let Principal::Account(name) = &caller.principal else {
+            return true;
+        };
+        let (Ok(account), Some(security)) = (UserName::parse(name), &self.security) else {
+            return false;
+        };
+        let rules = rules_of(security.accounts().policy(), &account, caller.host);
+        rules.is_ok_and(|rules| rules.stream_actions(url).contains(Action::Stream))
+    }
+
     /// Sets the limit of the engine's sessions. An account may have half of them.
     pub(crate) fn set_sessions_max(&self, sessions_max: usize) {
         lock(&self.sessions).of_account_max = (sessions_max / 2).max(1);

@@ -19,6 +19,7 @@ use trunkline_proto::frame::{FrameHeader, HEADER_BYTES};
 use trunkline_proto::limits::{HELLO_DEADLINE, HELLO_FRAME_MAX};
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::message::hello::Hello;
+use trunkline_proto::message::stream::directory::Identity as PeerIdentity;
 use trunkline_proto::message::stream::seal::is_frame_intact;
 use trunkline_proto::{Channel, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameKind};
 use trunkline_serve::gate::{pass_stream, shows_stream};
@@ -83,6 +84,11 @@ impl Gate for ClientGate {
         shows_stream(&self.caller, url)
     }
 
+    fn identity(&self) -> PeerIdentity {
+        let principal = &self.caller.principal;
+        principal.is_proved().then(|| principal.to_string().into())
+    }
+
     fn may_end(&self) -> bool {
         self.standing.is_some()
     }
@@ -90,6 +96,16 @@ impl Gate for ClientGate {
     fn has_ended(&self) -> bool {
         let standing = self.standing.as_ref();
         standing.is_some_and(|standing| standing.goodbye().is_some())
+    }
+
+    fn is_lost(&self, url: &StreamUrl) -> bool {
+        match self.standing.as_ref().and_then(|one| one.goodbye()) {
+            None => false,
+            Some(goodbye) if goodbye.code == FaultCode::RightsChanged => {
+                !self.logins.permits_stream(&self.caller, url)
+            }
+            Some(_) => true,
+        }
     }
 }
 
@@ -337,6 +353,7 @@ impl Endpoint for StreamSession {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may panic")]
 mod tests {
+    use trunkline_access::Host;
     use trunkline_engine::{Engine, EngineOptions, Principal};
     use trunkline_identity::authority::EngineSubject;
     use trunkline_identity::folder::SecurityFolder;

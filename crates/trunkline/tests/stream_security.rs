@@ -19,7 +19,8 @@ use trunkline::proto::{Disconnect, FaultCode, Pair};
 use trunkline::record::{VariableRecorder, VariableRecorderOptions};
 use trunkline::stream::directory::{ListError, list};
 use trunkline::stream::{
-    EngineSecurity, Options, Properties, Reader, StreamError, StreamFault, Writer,
+    EngineSecurity, FanOutOptions, FanOutWriter, Options, Properties, Reader, StreamError,
+    StreamFault, Writer,
 };
 use trunkline::types::{
     AuditAction, AuditQuery, DataType, LibraryDefinition, Pattern, StreamUrl, Url,
@@ -190,6 +191,8 @@ struct Tap {
     alters: Arc<[AtomicBool; 2]>,
     connections: Arc<AtomicUsize>,
     open: Arc<Mutex<Vec<TcpStream>>>,
+    /// New connections are closed at once.
+    is_down: Arc<AtomicBool>,
 }
 
 impl Tap {
@@ -201,12 +204,17 @@ impl Tap {
             alters: Arc::default(),
             connections: Arc::default(),
             open: Arc::default(),
+            is_down: Arc::default(),
         };
+        let is_down = tap.is_down.clone();
         let (seen, alters) = (tap.seen.clone(), tap.alters.clone());
         let (connections, open) = (tap.connections.clone(), tap.open.clone());
         thread::spawn(move || {
             for near in listener.incoming() {
                 let near = near.unwrap();
+                if is_down.load(Ordering::SeqCst) {
+                    continue;
+                }
                 let Ok(far) = TcpStream::connect(("127.0.0.1", port)) else {
                     return;
                 };
@@ -382,6 +390,89 @@ fn engine_refuses_streams_without_an_identity_or_the_right() {
         Err(ListError::Refused { code, .. }) => assert_eq!(code, FaultCode::NotAuthenticated),
         other => panic!("{other:?}"),
     }
+}
+
+/// During an outage, the name of the peer alone does not end a stream, also if the account may use it.
+///
+/// Behaviour: B-80, NS-66.
+#[test]
+fn account_cannot_end_the_stream_of_another_during_an_outage() {
+    let plant = Plant::start();
+    let [daq, other] = ["daq", "other"].map(|account| plant.join(account, "engineer"));
+    let reader = plant.reader("archive/in");
+    let tap = Tap::to(plant.port());
+    let options = plant.away(tap.port, "archive/in", Some(&daq));
+    let mut writer = Writer::<u64>::create("daq/out", options).unwrap();
+    let mut reader = reader.join().unwrap();
+    writer.write(&1, CUT_OFF).unwrap();
+    assert_eq!(reader.read(CUT_OFF).unwrap(), 1);
+    assert_eq!(
+        reader.properties().peer_account.as_deref(),
+        Some("account:daq")
+    );
+    tap.is_down.store(true, Ordering::SeqCst);
+    tap.cut();
+    until("the outage", || {
+        (!reader.properties().is_connected).then_some(())
+    });
+    let options = plant.away(plant.port(), "archive/in", Some(&other));
+    let (code, sentence) = refusal(Writer::<u64>::create("daq/out", options).unwrap_err());
+    assert_eq!(code, FaultCode::Denied, "{sentence}");
+    assert!(!sentence.contains("account:"), "{sentence}");
+    tap.is_down.store(false, Ordering::SeqCst);
+    writer.write(&2, CUT_OFF).unwrap();
+    assert_eq!(reader.read(CUT_OFF).unwrap(), 2);
+    assert_eq!(reader.properties().fault, None);
+}
+
+/// A reader keeps its place while its account may use the stream, and no longer.
+///
+/// Behaviour: B-80, B-62.
+#[test]
+fn disabled_account_has_no_place_among_the_readers() {
+    let plant = Plant::start();
+    let mal = plant.join("mal", "engineer");
+    let options = FanOutOptions {
+        options: Options {
+            capacity: 10,
+            ..plant.here()
+        },
+        readers_min: 0,
+        ..FanOutOptions::default()
+    };
+    let mut writer = FanOutWriter::<u64>::create("daq/all", options).unwrap();
+    let options = plant.away(plant.port(), "daq/all", Some(&mal));
+    let mut reader = Reader::<u64>::create("display/in", options).unwrap();
+    // With other rights, the account may still use the stream.
+    plant.set_role("mal", Some(Role::Admin));
+    until("the connection ends", || {
+        (reader.properties().disconnections > 0).then_some(())
+    });
+    writer.write(&1, CUT_OFF).unwrap();
+    assert_eq!(reader.read(CUT_OFF).unwrap(), 1);
+    assert_eq!(writer.readers()[0].member.number, 1);
+    let info = || {
+        let url = StreamUrl::parse("daq/all").unwrap();
+        let sockets = plant.here().sockets;
+        let port = plant.port();
+        let found = list(
+            "localhost",
+            port,
+            sockets.as_deref(),
+            Some(&url),
+            None,
+            WAIT,
+        );
+        found.unwrap().remove(0).members
+    };
+    let member = until("the report", || info().pop());
+    assert_eq!(member.url, "tl://localhost/display/in");
+    assert_eq!(member.account, "account:mal");
+    plant.set_disabled("mal", true);
+    until("the place is free", || {
+        writer.readers().is_empty().then_some(())
+    });
+    until("the report", || info().is_empty().then_some(()));
 }
 
 /// A stream whose account loses its rights is disconnected, also though its data does not pass through

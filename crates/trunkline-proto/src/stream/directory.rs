@@ -7,7 +7,7 @@ use std::time::Duration;
 use trunkline_types::{StreamUrl, Tick};
 
 use crate::message::stream::Incarnation;
-use crate::message::stream::directory::{Ticket, TicketGrant};
+use crate::message::stream::directory::{Identity, Ticket, TicketGrant};
 use crate::{Fault, FaultCode};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,16 +66,33 @@ struct WaitingLookup {
     /// Connection that sent the lookup.
     requester: u64,
     url: StreamUrl,
-    /// Incarnation of the endpoint that will present the ticket.
-    incarnation: Incarnation,
+    /// The endpoint that will present the ticket.
+    holder: Holder,
+}
+
+/// The only endpoint that may present a ticket.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    pub incarnation: Incarnation,
+    /// Who has looked the other endpoint up.
+    pub identity: Identity,
+}
+
+impl From<Incarnation> for Holder {
+    /// An endpoint of an unknown identity.
+    fn from(incarnation: Incarnation) -> Self {
+        Self {
+            incarnation,
+            identity: None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
 struct IssuedTicket {
     /// Connection of the endpoint that the ticket gives access to.
     owner: u64,
-    /// Incarnation of the only endpoint that may present the ticket.
-    holder: Incarnation,
+    holder: Holder,
     expires_at: Tick,
 }
 
@@ -144,11 +161,9 @@ impl Directory {
         let mut answers = Vec::new();
         for waiting in answerable {
             let WaitingLookup {
-                requester,
-                incarnation,
-                ..
-            } = waiting;
-            match self.lookup(now, requester, url, incarnation, &mut random) {
+                requester, holder, ..
+            } = waiting.clone();
+            match self.lookup(now, requester, url, holder, &mut random) {
                 Ok(Answer::Found(grant)) => answers.push((requester, grant)),
                 // Too many tickets are issued, so the lookup waits for the next registration of the
                 // name.
@@ -204,9 +219,10 @@ impl Directory {
         now: Tick,
         requester: u64,
         url: &StreamUrl,
-        incarnation: Incarnation,
+        holder: impl Into<Holder>,
         random: impl FnOnce() -> Ticket,
     ) -> Result<Answer, Fault> {
+        let holder = holder.into();
         self.handle_timeout(now);
         let Some(entry) = self.names.get(url) else {
             if self.waiting.len() >= self.limits.waiting_max {
@@ -217,7 +233,7 @@ impl Directory {
             self.waiting.push(WaitingLookup {
                 requester,
                 url: url.clone(),
-                incarnation,
+                holder,
             });
             return Ok(Answer::Waits);
         };
@@ -232,7 +248,7 @@ impl Directory {
         };
         let issued = IssuedTicket {
             owner: entry.owner,
-            holder: incarnation,
+            holder,
             expires_at: now.saturating_add(valid_for),
         };
         self.schedule_expiry(issued.expires_at);
@@ -245,9 +261,15 @@ impl Directory {
     ///
     /// # Errors
     /// [`FaultCode::BadTicket`] if the ticket is unknown, already used, expired or issued to another
-    /// endpoint.
-    pub fn redeem(&mut self, now: Tick, ticket: &Ticket, by: Incarnation) -> Result<u64, Fault> {
+    /// endpoint or identity.
+    pub fn redeem(
+        &mut self,
+        now: Tick,
+        ticket: &Ticket,
+        by: impl Into<Holder>,
+    ) -> Result<u64, Fault> {
         self.handle_timeout(now);
+        let by = by.into();
         match self.tickets.remove(ticket) {
             Some(issued) if issued.holder == by => Ok(issued.owner),
             _ => {

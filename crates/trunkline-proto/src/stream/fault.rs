@@ -52,6 +52,9 @@ pub enum StreamFault {
         /// Number of bytes that the writer still has, or that the reader's program has not read.
         bytes: u64,
     },
+    /// The account of the peer may not use the stream any more.
+    #[error("the account of the peer has lost its right to use the stream")]
+    PeerExcluded,
     /// This program destroyed the endpoint.
     #[error("this program destroyed its endpoint of the stream")]
     Destroyed,

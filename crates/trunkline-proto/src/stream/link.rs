@@ -21,6 +21,7 @@ use crate::limits::HELLO_DEADLINE;
 use crate::message::closing::{Goodbye, Refused};
 use crate::message::single::{decode_empty, encode_empty};
 use crate::message::stream::control::{decode_keepalive, encode_goodbye};
+use crate::message::stream::directory::Identity;
 use crate::message::stream::{StreamEnd, StreamHello, StreamWelcome};
 use crate::{
     Disconnect, Fault, FaultCode, Features, Frame, FrameKind, PROTOCOL_VERSION, VersionRange,
@@ -268,7 +269,8 @@ impl<H: LinkRole> Link<H> {
         match self.half.resume(&peer, meeting) {
             Ok(()) => {
                 self.session.pair = Some(pair);
-                self.session.handle_established(now, peer, meeting, true);
+                self.session
+                    .handle_established(now, peer, meeting, true, None);
                 self.session.say_alive(now);
             }
             Err(Mismatch::Nonsense(sentence)) => return Err(malformed(sentence)),
@@ -444,6 +446,12 @@ impl<H> Link<H> {
         self.session.peer.as_ref().map(|known| &known.end)
     }
 
+    /// Returns who opened the last established connection; `None` if it is unknown, or if this endpoint
+    /// has dialled.
+    pub fn peer_identity(&self) -> Option<&str> {
+        self.session.peer.as_ref()?.identity.as_deref()
+    }
+
     /// Returns true if the two ends share a ring, as agreed when the last connection was established.
     pub fn is_shared(&self) -> bool {
         let peer = self.session.peer.as_ref();
@@ -496,8 +504,8 @@ impl<H> Link<H> {
 
 /// Admission of dialling peers, at the endpoint that is dialled.
 impl<H: LinkRole> Link<H> {
-    /// Called at the passive endpoint when the first frame of a transport is this hello. Pass the bytes
-    /// after the hello to [`handle_control`](Self::handle_control).
+    /// Called at the passive endpoint when the first frame of a transport is this hello, from a peer of
+    /// an unknown identity. Pass the bytes after the hello to [`handle_control`](Self::handle_control).
     ///
     /// # Errors
     /// The refusal to send before closing the transport. An existing connection remains.
@@ -507,9 +515,23 @@ impl<H: LinkRole> Link<H> {
         id: u64,
         hello: &StreamHello,
     ) -> Result<Accepted, Refused> {
+        self.handle_hello_of(now, id, hello, &None)
+    }
+
+    /// Like [`handle_hello`](Self::handle_hello), from a peer of this identity.
+    ///
+    /// # Errors
+    /// See [`handle_hello`](Self::handle_hello).
+    pub fn handle_hello_of(
+        &mut self,
+        now: Tick,
+        id: u64,
+        hello: &StreamHello,
+        identity: &Identity,
+    ) -> Result<Accepted, Refused> {
         let claim = self.session.claim(hello);
-        self.admit(hello, claim)
-            .and_then(|meeting| self.accept(now, id, hello, meeting, claim))
+        self.admit(hello, claim, identity)
+            .and_then(|meeting| self.accept(now, id, hello, meeting, claim, identity))
             .map_err(|(fault, retry_after)| Refused {
                 code: fault.code,
                 versions: VersionRange::OURS,
@@ -518,7 +540,12 @@ impl<H: LinkRole> Link<H> {
             })
     }
 
-    fn admit(&mut self, hello: &StreamHello, claim: Claim) -> Result<Meeting, Refusal> {
+    fn admit(
+        &mut self,
+        hello: &StreamHello,
+        claim: Claim,
+        identity: &Identity,
+    ) -> Result<Meeting, Refusal> {
         if self.session.is_over() {
             let sentence = FaultCode::StreamDestroyed.meaning();
             return Err((Fault::new(FaultCode::StreamDestroyed, sentence), None));
@@ -565,6 +592,16 @@ impl<H: LinkRole> Link<H> {
             if !known.may_have_given_up() && !is_name_of(&known.end.url, &hello.end.url) {
                 return refused(FaultCode::StreamConnected);
             }
+            let is_known = claim != Claim::Stranger || known.may_have_given_up();
+            if !is_known && !known.is_succeeded_by(identity) {
+                // Otherwise, any program that may use the stream could end it during an outage.
+                let sentence = format!(
+                    "{} is connected to an endpoint of another account or user with the same name; \
+                     choose another name, or create {} again",
+                    options.url, options.url
+                );
+                return Err((Fault::new(FaultCode::Denied, sentence), None));
+            }
             let is_same = known.end.incarnation == hello.end.incarnation;
             if is_same && hello.attempt <= self.session.peer_attempt {
                 return refused(FaultCode::StreamOutdated);
@@ -597,11 +634,8 @@ impl<H: LinkRole> Link<H> {
         if checked.is_err() && self.half.is_ending() {
             return self.refuse_after_end();
         }
-        if let Err(fault) = checked {
-            let Fault { code, sentence } = fault.clone();
-            self.session.fault = Some(StreamFault::Refused { code, sentence });
-            return Err((fault, None));
-        }
+        // A stream with a journal waits for its own peer, which has the secret.
+        checked.map_err(|fault| (fault, None))?;
         let known = self.session.peer.as_ref();
         match meet(&self.session.options, known, &hello.end) {
             Some(Meeting::First | Meeting::Successor)
@@ -611,7 +645,9 @@ impl<H: LinkRole> Link<H> {
             }
             Some(meeting) => Ok(meeting),
             None => {
-                self.session.fault = Some(StreamFault::PeerRestarted);
+                if !self.session.options.has_journal {
+                    self.session.fault = Some(StreamFault::PeerRestarted);
+                }
                 refused(FaultCode::StreamRestarted)
             }
         }
@@ -631,6 +667,7 @@ impl<H: LinkRole> Link<H> {
         hello: &StreamHello,
         meeting: Meeting,
         claim: Claim,
+        identity: &Identity,
     ) -> Result<Accepted, Refusal> {
         match self.half.resume(&hello.end, meeting) {
             Ok(()) => {}
@@ -667,8 +704,9 @@ impl<H: LinkRole> Link<H> {
         let (welcome, pair) = self.session.welcome(hello, claim, self.half.state());
         self.session.pair = pair;
         welcome.encode(&mut self.session.open(now, id).out);
+        let (end, identity) = (hello.end.clone(), identity.clone());
         self.session
-            .handle_established(now, hello.end.clone(), meeting, false);
+            .handle_established(now, end, meeting, false, identity);
         Ok(Accepted { replaced })
     }
 }

@@ -3,6 +3,7 @@
 use trunkline_types::StreamUrl;
 
 use super::options::LinkOptions;
+use crate::message::stream::directory::Identity;
 use crate::message::stream::{EndState, Incarnation, StreamEnd};
 use crate::{Fault, FaultCode, Features};
 
@@ -134,9 +135,17 @@ pub(super) struct KnownPeer {
     /// True once the peer has sent something over an established connection, which shows that the
     /// peer has received the welcome. A peer that gave up before the welcome arrived sends nothing.
     pub(super) is_confirmed: bool,
+    /// Who has opened the connection; `None` if it is unknown, or if this endpoint has dialled.
+    pub(super) identity: Identity,
 }
 
 impl KnownPeer {
+    /// Returns true if another endpoint of this identity may take the place of the peer. The secret does
+    /// not show that, because a new endpoint does not have it.
+    pub(super) fn is_succeeded_by(&self, identity: &Identity) -> bool {
+        self.identity.is_none() || self.identity == *identity
+    }
+
     /// Returns true if the peer may have given up before the welcome arrived. Another endpoint can
     /// then still become the first peer.
     pub(super) fn may_have_given_up(&self) -> bool {

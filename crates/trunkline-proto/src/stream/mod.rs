@@ -59,7 +59,7 @@ mod walk;
 mod writer;
 mod writer_link;
 
-pub use self::directory::{Answer, Directory, DirectoryLimits};
+pub use self::directory::{Answer, Directory, DirectoryLimits, Holder};
 pub use self::fault::StreamFault;
 pub use self::link::{Accepted, Link, ReaderLink, WriterLink};
 pub use self::link_role::LinkRole;

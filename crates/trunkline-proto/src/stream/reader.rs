@@ -137,7 +137,7 @@ impl Reader {
             }
             self.arrived = check.walk;
         }
-        Ok(())
+        self.check_end()
     }
 
     fn handle_end(&mut self, close: StreamClose) -> Result<(), Disconnect> {
@@ -152,6 +152,20 @@ impl Reader {
             )));
         }
         self.close = Some(close);
+        self.check_end()
+    }
+
+    /// Checks that the stream does not end within an element, once everything has arrived. An aborted
+    /// stream may end anywhere.
+    fn check_end(&mut self) -> Result<(), Disconnect> {
+        let position = self.arrived.position();
+        let ends_here = |close: StreamClose| !close.is_aborted && close.position == position;
+        if self.close.is_some_and(ends_here) && self.arrived.boundary() < position {
+            self.close = None;
+            return Err(malformed(format!(
+                "the writer announces the end of the stream at {position}, within an element"
+            )));
+        }
         Ok(())
     }
 

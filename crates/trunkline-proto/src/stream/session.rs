@@ -12,6 +12,7 @@ use super::pairing::{Pair, Purpose, Secret};
 use crate::limits::HELLO_DEADLINE;
 use crate::message::closing::Goodbye;
 use crate::message::stream::control::{encode_goodbye, encode_keepalive};
+use crate::message::stream::directory::Identity;
 use crate::message::stream::{EndState, StreamEnd, StreamHello, StreamWelcome};
 use crate::{Backoff, Disconnect, FaultCode, Features, Liveness, LivenessAction};
 
@@ -273,6 +274,7 @@ impl Session {
         end: StreamEnd,
         meeting: Meeting,
         is_confirmed: bool,
+        identity: Identity,
     ) {
         let known = self.peer.as_ref();
         let same = known.filter(|known| known.end.incarnation == end.incarnation);
@@ -280,6 +282,7 @@ impl Session {
             is_confirmed: is_confirmed || same.is_some_and(|known| known.is_confirmed),
             meeting: same.map_or(meeting, |known| known.meeting),
             end,
+            identity,
         });
         self.away_since = None;
         self.backoff.reset();

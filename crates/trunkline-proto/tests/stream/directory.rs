@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trunkline_proto::FaultCode;
-use trunkline_proto::stream::{Answer, Directory, DirectoryLimits, Incarnation};
+use trunkline_proto::stream::{Answer, Directory, DirectoryLimits, Holder, Incarnation};
 use trunkline_types::{StreamUrl, Tick};
 
 const NOW: Tick = Tick::from_nanos(1);
@@ -126,6 +126,12 @@ fn ticket_is_valid_once_for_its_requester_for_ten_seconds() {
     assert_eq!(code(sut.redeem(NOW, &first, B)), bad, "replayed");
     let stolen = ticket(&mut sut, 2);
     assert_eq!(code(sut.redeem(NOW, &stolen, A)), bad, "stolen");
+    let given = ticket(&mut sut, 5);
+    let by_another = Holder {
+        incarnation: B,
+        identity: Some("account:other".into()),
+    };
+    assert_eq!(code(sut.redeem(NOW, &given, by_another)), bad, "given away");
     assert_eq!(code(sut.redeem(NOW, &stolen, B)), bad, "and of no more use");
     assert_eq!(code(sut.redeem(NOW, &[9; 16], B)), bad, "guessed");
     let old = ticket(&mut sut, 3);

@@ -497,3 +497,30 @@ fn impossible_first_hello_leaves_no_state() {
     sut.handle_hello(NOW, 2, &hello(WRITER, state, 1)).unwrap();
     assert_eq!(sut.ready(), (0, 0));
 }
+
+/// The end of a stream is the end of an element, whether it is announced before or after the bytes.
+///
+/// Behaviour: NS-66.
+#[test]
+fn end_within_an_element_is_a_mistake_of_the_writer() {
+    for is_announced_first in [false, true] {
+        for crc32c in [None, Some(crc32c::crc32c(&[0; 12]))] {
+            let (_, r) = options(5, 5, true);
+            let mut sut = ReaderLink::reader(r, NOW);
+            let state = EndState::Writer(WriterState::default());
+            sut.handle_hello(NOW, 1, &hello(WRITER, state, 1)).unwrap();
+            let mut end = Vec::new();
+            encode_end(12, &mut end);
+            if is_announced_first {
+                sut.handle_control(NOW, 1, &end);
+                assert!(sut.is_connected());
+            }
+            data(&mut sut, 0, 12, crc32c);
+            sut.handle_control(NOW, 1, &end);
+            let sentence = sentence(sut.wants_close());
+            assert!(sentence.contains("within an element"), "{sentence}");
+            assert_eq!(sut.end(), None, "it is not the end");
+            assert!(!sut.is_over());
+        }
+    }
+}

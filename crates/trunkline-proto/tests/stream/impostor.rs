@@ -1,10 +1,12 @@
 //! An impostor takes the place of an end whose incarnation it knows: with the documentation, the
 //! right incarnations, later dials and any positions, but without the secret of the pair.
 
+use std::sync::Arc;
+
 use trunkline_proto::message::stream::{
     EndState, ReaderState, StreamEnd, StreamHello, StreamWelcome, WriterState,
 };
-use trunkline_proto::stream::{Link, LinkRole, Secret};
+use trunkline_proto::stream::{Link, LinkRole, Secret, StreamFault};
 use trunkline_proto::{Disconnect, FaultCode, Frame, VersionRange};
 
 use crate::rig::{SIZE, World, ms, options};
@@ -230,4 +232,48 @@ fn journal_accepts_a_new_run_of_its_peer_only_with_the_secret() {
         assert!(!has_digits(&refused.sentence), "{}", refused.sentence);
     }
     assert_eq!(restored.fault(), None);
+}
+
+/// During an outage, another incarnation of the peer's name ends the stream only if the same account or
+/// user has created it. Of an endpoint with a journal, even that is only another endpoint.
+///
+/// Behaviour: NS-66, NS-71, B-60.
+#[test]
+fn endpoint_of_another_identity_does_not_end_a_stream_during_an_outage() {
+    let [daq, other] = ["account:daq", "account:other"].map(|name| Some(Arc::from(name)));
+    for has_journal in [false, true] {
+        let (w, mut r) = options(10, 10, true);
+        r.has_journal = has_journal;
+        let mut sut = World::with(w, r);
+        sut.reader.caller = daq.clone();
+        sut.run(ms(20));
+        assert!(sut.write(5));
+        sut.run(ms(20));
+        assert_eq!(sut.reader.link.peer_identity(), daq.as_deref());
+        sut.cut();
+        let mut hello = hello_as(sut.reader.link.peer().unwrap().clone(), &sut.reader.link);
+        hello.peer = None;
+        hello.end.incarnation.0[0] = 88;
+        hello.end.incarnation.0[8] = 88;
+        for identity in [&None, &other] {
+            let refused = sut
+                .reader
+                .link
+                .handle_hello_of(sut.now, 99, &hello, identity);
+            let refused = refused.expect_err("it is not the peer");
+            assert_eq!(refused.code, FaultCode::Denied, "{}", refused.sentence);
+            assert!(!has_digits(&refused.sentence), "{}", refused.sentence);
+        }
+        // The peer continues, and its connection proves that it is still the same.
+        sut.heal();
+        sut.run(ms(5000));
+        assert!(sut.write(4));
+        sut.run(ms(20));
+        assert!(sut.read(9), "each element once, and in order");
+        sut.cut();
+        let refused = sut.reader.link.handle_hello_of(sut.now, 99, &hello, &daq);
+        assert_eq!(refused.unwrap_err().code, FaultCode::StreamRestarted);
+        let fault = (!has_journal).then_some(&StreamFault::PeerRestarted);
+        assert_eq!(sut.reader.link.fault(), fault);
+    }
 }

@@ -6,19 +6,30 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use trunkline_net::{Admitted, Link, Peer, Transport, passing, tcp};
-use trunkline_proto::message::stream::directory::Ticket;
+use trunkline_proto::message::stream::directory::{Identity, Ticket};
 
 use crate::end::{EndpointRole, StreamEndpoint};
 use crate::properties::Properties;
 
+/// What the directory knows about a connection to an endpoint.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrival {
+    /// The ticket with which the peer arrived.
+    pub(crate) ticket: Ticket,
+    /// Who has opened the connection.
+    pub(crate) identity: Identity,
+}
+
 pub(crate) trait Arrivals: Send + Sync {
     /// Handles a connection, and the bytes read from it, which begin with S_HELLO.
-    fn arrive(&self, transport: Transport, ticket: Ticket, bytes: &[u8]);
+    fn arrive(&self, transport: Transport, arrival: Arrival, bytes: &[u8]);
 
-    /// Ends the connection that arrived with this ticket, if it still exists.
-    fn revoke(&self, ticket: &Ticket);
+    /// Ends the connection that arrived with this ticket, if it still exists. With `is_lost`, the peer
+    /// may not use the stream any more, so that no place is kept for it.
+    fn revoke(&self, ticket: &Ticket, is_lost: bool);
 
-    /// Returns the tickets of the connections that have arrived and still exist.
+    /// Returns the tickets of the connections that have arrived and still exist, or whose peers have a
+    /// place that is kept for them.
     fn tickets(&self) -> BTreeSet<Ticket>;
 
     /// The simulated counterpart of [`arrive`](Self::arrive), for the transport with this number.
@@ -35,7 +46,7 @@ pub(crate) fn transport_of(socket: OwnedFd) -> io::Result<Transport> {
     passing::transport_of(socket, tcp::USER_TIMEOUT)
 }
 
-/// Connects `link` to the peer that arrived over `transport` with `ticket`, and from which `bytes` were read.
+/// Connects `link` to the peer that arrived over `transport`, and from which `bytes` were read.
 /// `is_checked` turns checksums on or off; with `None` they are on only between machines.
 ///
 /// # Errors
@@ -44,7 +55,7 @@ pub(crate) fn transport_of(socket: OwnedFd) -> io::Result<Transport> {
 pub(crate) fn attach<S: EndpointRole + 'static>(
     link: &Arc<Link<StreamEndpoint<S>>>,
     transport: Transport,
-    ticket: Ticket,
+    arrival: Arrival,
     bytes: &[u8],
     is_checked: Option<bool>,
 ) -> Result<(), Box<(Transport, Vec<u8>)>> {
@@ -52,10 +63,10 @@ pub(crate) fn attach<S: EndpointRole + 'static>(
     let is_remote = matches!(transport.peer, Peer::Tcp(peer) if !peer.ip().is_loopback());
     let mut answer = Vec::new();
     let attached = link.attach(transport, |end, now, _| {
-        match end.admit(now, bytes, is_local) {
+        match end.admit(now, bytes, is_local, &arrival.identity) {
             Ok(first) => {
                 end.link.set_checked(is_checked.unwrap_or(is_remote));
-                end.set_ticket(ticket);
+                end.set_ticket(arrival.ticket);
                 Admitted::Yes(first)
             }
             Err(refused) => {

@@ -6,7 +6,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use trunkline_proto::message::stream::directory::{Lookup, Register};
+use trunkline_proto::message::stream::directory::{Identity, Lookup, Register};
 use trunkline_proto::{Fault, FaultCode, FrameKind};
 use trunkline_types::StreamUrl;
 
@@ -22,6 +22,12 @@ pub trait Gate: Send + Sync {
     /// Returns true if the program may see that a stream with this URL exists.
     fn shows(&self, url: &StreamUrl) -> bool;
 
+    /// Returns the identity that the program has proved, as it is named in the audit trail; `None` if the
+    /// directory must identify it by the user that the system reports.
+    fn identity(&self) -> Identity {
+        None
+    }
+
     /// Returns true if [`has_ended`](Self::has_ended) can become true.
     fn may_end(&self) -> bool {
         false
@@ -32,10 +38,18 @@ pub trait Gate: Send + Sync {
     fn has_ended(&self) -> bool {
         false
     }
+
+    /// Returns true if the program cannot get the right to use this stream by connecting again: with the
+    /// rights that its account has now, it may not use the stream, or it has no account any more. Asked
+    /// only once [`has_ended`](Self::has_ended) is true.
+    fn is_lost(&self, url: &StreamUrl) -> bool {
+        let _ = url;
+        false
+    }
 }
 
-/// Permits everything. For the port of a program's own endpoints, which is for this machine only, or
-/// insecure.
+/// Permits everything. For the port of a program's own endpoints, which is for programs of the same user,
+/// or insecure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenGate;
 

@@ -16,7 +16,7 @@ use trunkline_types::{StreamUrl, Tick, Timestamp};
 
 use super::DirectorySession;
 use super::gate::{Gate, SharedGate, admit};
-use super::host::{Content, DirectoryHost};
+use super::host::{Content, DirectoryHost, hide_in};
 use super::session_notifier::{SessionNotifier, SimulatedBell};
 use crate::handle::Environment;
 use crate::sim::{Process, SimClock};
@@ -94,11 +94,11 @@ impl Rig {
     fn arrive(&self) -> Result<Ticket, Fault> {
         let lookup = admit(&*self.guest, lookup())?;
         let number = self.host.number();
-        let found = self.host.look_up(number, &lookup, self.notifier())?;
+        let found = self.host.look_up(number, &lookup, self.notifier(), None)?;
         let ticket = found.unwrap().ticket;
         let gate: SharedGate = self.guest.clone();
         let content = Content::Bytes(Vec::new());
-        let (number, _) = self.host.redeem(&ticket, PEER, content, &gate)?;
+        let (number, _) = self.host.redeem(&ticket, PEER.into(), content, &gate)?;
         let (socket, _) = UnixStream::pair().unwrap();
         self.host.hand_over(number, OwnedFd::from(socket));
         Ok(ticket)
@@ -153,12 +153,12 @@ fn endpoint_that_registers_again_still_gets_the_order_to_end_a_connection() {
     sut.host.forget_guest(other, &ticket);
     sut.host.forget(other);
     let second = sut.register(ENDPOINT);
-    assert_eq!(sut.host.take_revoked(second), [ticket]);
+    assert_eq!(sut.host.take_revoked(second), [(ticket, false)]);
     assert!(sut.host.take_revoked(second).is_empty(), "one order");
     // The order may have been lost with the connection.
     sut.host.forget(second);
     let third = sut.register(ENDPOINT);
-    assert_eq!(sut.host.take_revoked(third), [ticket]);
+    assert_eq!(sut.host.take_revoked(third), [(ticket, false)]);
     sut.host.forget_guest(third, &ticket);
     sut.host.forget(third);
     let fourth = sut.register(ENDPOINT);
@@ -180,7 +180,7 @@ fn endpoint_registers_again_before_its_old_connection_is_forgotten() {
     sut.bell.take();
     sut.end_rights();
     assert!(sut.bell.is_rung());
-    assert_eq!(sut.host.take_revoked(second), [ticket]);
+    assert_eq!(sut.host.take_revoked(second), [(ticket, false)]);
 }
 
 /// Connections that have ended make room, and none is ended for another one.
@@ -269,4 +269,36 @@ fn peer_that_was_refused_gets_no_ticket_afterwards() {
     session.end(Fault::new(FaultCode::RightsChanged, "changed"), None);
     sut.register(ENDPOINT);
     assert_eq!(sent(&mut session), [FrameKind::StreamRefused]);
+}
+
+/// Behaviour: B-80.
+#[test]
+fn names_in_sentences_are_hidden() {
+    struct Hides;
+
+    impl Gate for Hides {
+        fn pass(&self, _: FrameKind, _: &StreamUrl) -> Result<(), Fault> {
+            Ok(())
+        }
+
+        fn shows(&self, url: &StreamUrl) -> bool {
+            url.segments().next() != Some("secret")
+        }
+    }
+
+    for (text, shown) in [
+        ("", ""),
+        ("3 readers", "3 readers"),
+        ("tl://localhost/open/in", "tl://localhost/open/in"),
+        ("tl://localhost/secret/in", "(hidden)"),
+        (
+            "tl://plant7/SECRET/in: gone; see tl://a/open/x and \"tl://a:7/secret/y\".",
+            "(hidden): gone; see tl://a/open/x and \"(hidden)\".",
+        ),
+        ("tl://", "tl://"),
+    ] {
+        let mut found = text.to_owned();
+        assert_eq!(hide_in(&mut found, &Hides), text != shown, "{text}");
+        assert_eq!(found, shown);
+    }
 }

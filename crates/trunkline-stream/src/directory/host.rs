@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trunkline_proto::message::stream::Incarnation;
 use trunkline_proto::message::stream::directory::{
-    Arrived, EndKey, Lookup, Register, Ticket, TicketGrant, Visitor,
+    Arrived, ArrivedFrom, EndKey, Identity, Lookup, Register, Ticket, TicketGrant, Visitor,
 };
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
-use trunkline_proto::stream::{Answer, Directory, DirectoryLimits};
+use trunkline_proto::stream::{Answer, Directory, DirectoryLimits, Holder};
 use trunkline_proto::{Fault, FaultCode, FrameKind};
 use trunkline_types::{StreamUrl, Tick};
 
 use super::gate::{Admitted, Gate, SharedGate};
-use super::{Arrivals, SessionNotifier, transport_of};
+use super::{Arrival, Arrivals, SessionNotifier, transport_of};
 use crate::handle::Environment;
 use crate::properties::{Properties, Reporter};
 
@@ -68,6 +68,7 @@ struct Handover {
     ticket: Ticket,
     content: Content,
     gate: SharedGate,
+    identity: Identity,
 }
 
 /// What an endpoint learns about a peer that arrives.
@@ -100,14 +101,22 @@ struct EndpointId {
 struct Guest {
     ticket: Ticket,
     gate: SharedGate,
-    /// The registration over which the endpoint was ordered to end the connection.
-    ordered: Option<u64>,
+    /// The account may not use the stream any more.
+    is_lost: bool,
+    /// The registration over which the endpoint was ordered to end the connection, and whether the order
+    /// said that the right is lost.
+    ordered: Option<(u64, bool)>,
 }
 
 impl Guest {
     /// Returns true if the endpoint must be ordered, over this registration, to end the connection.
     fn needs_order(&self, registration: u64) -> bool {
-        self.ordered != Some(registration) && self.gate.has_ended()
+        self.ordered != Some((registration, self.is_lost)) && self.gate.has_ended()
+    }
+
+    /// Checks whether the account may still use the stream, now that its rights have changed.
+    fn check(&mut self, url: &StreamUrl) {
+        self.is_lost = self.is_lost || (self.gate.has_ended() && self.gate.is_lost(url));
     }
 }
 
@@ -249,16 +258,20 @@ impl DirectoryHost {
         number: u64,
         lookup: &Admitted<Lookup>,
         notifier: SessionNotifier,
+        identity: Identity,
     ) -> Result<Option<TicketGrant>, Fault> {
+        let holder = Holder {
+            incarnation: lookup.incarnation,
+            identity,
+        };
         let mut state = self.lock();
         let now = self.environment.now();
         let mut fault = None;
-        let answer =
-            state
-                .directory
-                .lookup(now, number, lookup.url(), lookup.incarnation, || {
-                    self.ticket(&mut fault)
-                })?;
+        let answer = state
+            .directory
+            .lookup(now, number, lookup.url(), holder, || {
+                self.ticket(&mut fault)
+            })?;
         state.revoke_placeholder(now, fault.as_ref());
         if let Some(fault) = fault {
             return Err(fault);
@@ -291,10 +304,11 @@ impl DirectoryHost {
     pub(super) fn redeem(
         &self,
         ticket: &Ticket,
-        by: Incarnation,
+        by: Holder,
         content: Content,
         gate: &SharedGate,
     ) -> Result<(u64, Option<EndKey>), Fault> {
+        let identity = by.identity.clone();
         let (owner, id, key) = {
             let mut state = self.lock();
             let number = state.directory.redeem(self.environment.now(), ticket, by)?;
@@ -322,6 +336,7 @@ impl DirectoryHost {
             ticket: *ticket,
             content,
             gate: Arc::clone(gate),
+            identity,
         };
         // The oldest entry belongs to a transport that was abandoned.
         if state.handovers.len() >= HANDOVERS_MAX {
@@ -392,6 +407,9 @@ impl DirectoryHost {
                 self.complete_status(number, &found, &mut page.endpoints[at]);
             }
         }
+        for status in &mut page.endpoints {
+            hide_names(status, gate);
+        }
         page
     }
 
@@ -427,6 +445,7 @@ impl DirectoryHost {
             ticket,
             content,
             gate,
+            identity,
         }) = state.handovers.remove(&number)
         else {
             return;
@@ -440,6 +459,7 @@ impl DirectoryHost {
             guests.entry(owner.id.clone()).or_default().push(Guest {
                 ticket,
                 gate,
+                is_lost: false,
                 ordered: None,
             });
         }
@@ -449,14 +469,19 @@ impl DirectoryHost {
                 drop(state);
                 // An unusable socket is closed, and the peer connects again.
                 if let (Content::Bytes(bytes), Ok(transport)) = (content, transport_of(socket)) {
-                    arrivals.arrive(transport, ticket, &bytes);
+                    arrivals.arrive(transport, Arrival { ticket, identity }, &bytes);
                 }
             }
             Route::Session(notifier) => {
                 let mut frame = Vec::new();
+                let from = ArrivedFrom::of(&identity);
                 match &content {
-                    Content::Bytes(bytes) => Arrived { ticket, bytes }.encode(&mut frame),
-                    Content::Key(key) => Visitor { ticket, key: *key }.encode(&mut frame),
+                    Content::Bytes(bytes) => {
+                        Arrived { ticket, bytes }.encode_from(&from, &mut frame);
+                    }
+                    Content::Key(key) => {
+                        Visitor { ticket, key: *key }.encode_from(&from, &mut frame);
+                    }
                 }
                 notifier.pass(frame, socket);
             }
@@ -475,6 +500,7 @@ impl DirectoryHost {
             ..
         } = &mut *state;
         for (id, guests) in guests {
+            guests.iter_mut().for_each(|guest| guest.check(&id.url));
             // An endpoint that is not registered now gets the orders when it registers again.
             let Some((number, owner)) = registration(directory, owners, id) else {
                 continue;
@@ -483,7 +509,7 @@ impl DirectoryHost {
                 Route::Here(arrivals) => guests.retain(|guest| {
                     let has_ended = guest.gate.has_ended();
                     if has_ended {
-                        here.push((arrivals.clone(), guest.ticket));
+                        here.push((arrivals.clone(), guest.ticket, guest.is_lost));
                     }
                     !has_ended
                 }),
@@ -495,14 +521,15 @@ impl DirectoryHost {
             }
         }
         drop(state);
-        for (arrivals, ticket) in here {
-            arrivals.revoke(&ticket);
+        for (arrivals, ticket, is_lost) in here {
+            arrivals.revoke(&ticket, is_lost);
         }
         to_notify.iter().for_each(SessionNotifier::notify);
     }
 
-    /// Takes the tickets of the peers whose connections the owner of a name must end.
-    pub(super) fn take_revoked(&self, number: u64) -> Vec<Ticket> {
+    /// Takes the tickets of the peers whose connections the owner of a name must end, each with whether
+    /// the account may not use the stream any more.
+    pub(super) fn take_revoked(&self, number: u64) -> Vec<(Ticket, bool)> {
         let mut state = self.lock();
         let State { owners, guests, .. } = &mut *state;
         let owner = owners.get(&number);
@@ -511,8 +538,8 @@ impl DirectoryHost {
         let revoked = guests.filter(|guest| guest.needs_order(number));
         revoked
             .map(|guest| {
-                guest.ordered = Some(number);
-                guest.ticket
+                guest.ordered = Some((number, guest.is_lost));
+                (guest.ticket, guest.is_lost)
             })
             .collect()
     }
@@ -583,6 +610,42 @@ impl DirectoryHost {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What is shown in place of a name that the program may not see.
+const HIDDEN: &str = "(hidden)";
+
+/// Hides the names of peers that the gate does not show. Names decide, and not whether there is an
+/// endpoint with this name, so that nobody learns from the list which endpoints exist.
+fn hide_names(status: &mut EndpointStatus, gate: &dyn Gate) {
+    if hide_in(&mut status.peer, gate) {
+        (status.peer_program, status.peer_account) = Default::default();
+    }
+    for member in &mut status.members {
+        if hide_in(&mut member.url, gate) {
+            member.account = String::new();
+        }
+    }
+    // Sentences about a connection name both ends.
+    hide_in(&mut status.last_disconnect, gate);
+    hide_in(&mut status.fault, gate);
+}
+
+/// Hides the names in a text. Returns true if there were any.
+pub(super) fn hide_in(text: &mut String, gate: &dyn Gate) -> bool {
+    let (mut from, mut has_hidden) = (0, false);
+    while let Some(start) = text[from..].find("tl://").map(|at| from + at) {
+        let rest = &text[start..];
+        let word = &rest[..rest.find(char::is_whitespace).unwrap_or(rest.len())];
+        let url = word.trim_end_matches([',', ';', ':', '.', ')', '"']);
+        from = start + url.len();
+        if StreamUrl::parse(url).is_ok_and(|url| !gate.shows(&url.within_host())) {
+            text.replace_range(start..from, HIDDEN);
+            from = start + HIDDEN.len();
+            has_hidden = true;
+        }
+    }
+    has_hidden
 }
 
 /// Returns the registration of an endpoint; `None` while it is not registered.

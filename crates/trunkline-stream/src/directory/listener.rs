@@ -5,12 +5,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use trunkline_net::{
-    BindError, Clock, Notifier, Peer, Server, ServerOptions, SessionFactory, near,
+    BindError, Clock, Notifier, Peer, Refusal, Server, ServerOptions, SessionFactory, near,
 };
-use trunkline_proto::Endpoint;
+use trunkline_proto::message::closing::Refused;
+use trunkline_proto::message::stream::control::encode_refused;
 use trunkline_proto::stream::DirectoryLimits;
+use trunkline_proto::{Endpoint, FaultCode, VersionRange};
 
 use super::{DirectoryHost, DirectorySession, OpenGate};
 
@@ -43,6 +46,28 @@ impl SessionFactory for Factory {
     fn hand_over(&self, number: u64, _: Peer, socket: OwnedFd) {
         self.0.hand_over(number, socket);
     }
+
+    fn refusal(&self, _: Peer, refusal: Refusal, retry_after: Option<Duration>) -> Vec<u8> {
+        let mut answer = Vec::new();
+        if let Refusal::NotSameUser { owner, uid } = refusal {
+            let user = match uid {
+                Some(uid) => format!("as user {uid}"),
+                None => "as a user that the system does not report".to_owned(),
+            };
+            let refused = Refused {
+                code: FaultCode::Denied,
+                versions: VersionRange::OURS,
+                retry_after,
+                sentence: format!(
+                    "this port is for programs of user {owner}, and this one runs {user}; run it as \
+                     that user, let both ends use an engine, or create the endpoint with the port with \
+                     `insecure`"
+                ),
+            };
+            encode_refused(&refused, &mut answer);
+        }
+        answer
+    }
 }
 
 /// The listening ports of this process, by address.
@@ -69,6 +94,8 @@ impl Listener {
                 .or_else(near::prepare_socket_folder),
             shared_memory: false,
             insecure,
+            // Programs of other users have no account here.
+            same_user: !insecure,
             threads: Some(1),
             ..ServerOptions::default()
         };

@@ -36,7 +36,7 @@ mod session;
 mod session_notifier;
 mod visits;
 
-pub(crate) use self::arrivals::{Arrivals, attach, refuse, transport_of};
+pub(crate) use self::arrivals::{Arrival, Arrivals, attach, refuse, transport_of};
 pub use self::client::{ListError, list};
 pub use self::gate::{Gate, OpenGate};
 pub use self::host::{DirectoryHost, EndpointInfo};
@@ -48,7 +48,7 @@ pub(crate) use self::session_notifier::SessionNotifier;
 pub use self::session_notifier::SimulatedBell;
 
 use trunkline_proto::FrameKind;
-pub use trunkline_proto::message::stream::listing::EndpointStatus;
+pub use trunkline_proto::message::stream::listing::{EndpointStatus, MemberStatus};
 
 /// Returns true if a connection that begins with a frame of this kind is for a directory.
 pub fn is_first(kind: FrameKind) -> bool {

@@ -17,7 +17,7 @@ use trunkline_types::StreamUrl;
 
 use super::gate::SharedGate;
 use super::host::Content;
-use super::{Arrivals, DirectoryHost, DirectorySession, OpenGate};
+use super::{Arrival, Arrivals, DirectoryHost, DirectorySession, OpenGate};
 use crate::properties::Properties;
 
 struct Factory(Arc<DirectoryHost>);
@@ -38,9 +38,9 @@ impl SessionFactory for Factory {
 struct Unreachable;
 
 impl Arrivals for Unreachable {
-    fn arrive(&self, _: Transport, _: Ticket, _: &[u8]) {}
+    fn arrive(&self, _: Transport, _: Arrival, _: &[u8]) {}
 
-    fn revoke(&self, _: &Ticket) {}
+    fn revoke(&self, _: &Ticket, _: bool) {}
 
     fn tickets(&self) -> BTreeSet<Ticket> {
         BTreeSet::new()
@@ -120,7 +120,7 @@ fn lookup_is_refused_when_no_ticket_can_be_generated() {
     }
     let gate: SharedGate = Arc::new(OpenGate);
     let content = Content::Bytes(Vec::new());
-    let guessed = sut.redeem(&[0; 16], Incarnation([7; 16]), content, &gate);
+    let guessed = sut.redeem(&[0; 16], Incarnation([7; 16]).into(), content, &gate);
     assert_eq!(guessed.unwrap_err().code, FaultCode::BadTicket);
     assert_eq!(sut.endpoints().len(), 1);
 }

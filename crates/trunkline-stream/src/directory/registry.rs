@@ -8,15 +8,17 @@ use trunkline_net::passing::{Descriptors, connect_passing};
 use trunkline_net::{Clock, Dialler, Link, LinkOptions, StartError};
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::control::{decode_keepalive, encode_keepalive};
-use trunkline_proto::message::stream::directory::{Arrived, Register, Revoked, Visitor};
+use trunkline_proto::message::stream::directory::{
+    Arrived, ArrivedFrom, Register, Revoked, RevokedFor, Visitor,
+};
 use trunkline_proto::{
     Backoff, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits, Liveness,
     LivenessAction, VersionRange,
 };
 use trunkline_types::{SocketPath, Tick, Timestamp};
 
-use super::Arrivals;
 use super::visits::Visits;
+use super::{Arrival, Arrivals};
 use crate::properties::Reporter;
 
 /// A connection that keeps a name registered until the connection is dropped. It registers the name
@@ -124,18 +126,27 @@ impl RegistryEnd {
                 Some(FrameKind::StreamArrived) => {
                     let arrived = Arrived::decode(&frame)?;
                     if let Some(socket) = take_socket(&self.descriptors) {
-                        self.visits
-                            .accept_plain(socket, arrived.ticket, arrived.bytes);
+                        let arrival = Arrival {
+                            ticket: arrived.ticket,
+                            identity: ArrivedFrom::decode(&frame)?,
+                        };
+                        self.visits.accept_plain(socket, arrival, arrived.bytes);
                     }
                 }
                 Some(FrameKind::StreamVisitor) => {
                     let visitor = Visitor::decode(&frame)?;
                     if let Some(socket) = take_socket(&self.descriptors) {
-                        self.visits.accept(socket, &visitor);
+                        let arrival = Arrival {
+                            ticket: visitor.ticket,
+                            identity: ArrivedFrom::decode(&frame)?,
+                        };
+                        self.visits.accept(socket, arrival, visitor.key);
                     }
                 }
                 Some(FrameKind::StreamRevoked) => {
-                    self.visits.revoke(&Revoked::decode(&frame)?.ticket);
+                    let RevokedFor { is_lost } = RevokedFor::decode(&frame)?;
+                    self.visits
+                        .revoke(&Revoked::decode(&frame)?.ticket, is_lost);
                 }
                 Some(FrameKind::StreamKeepalive) => {
                     let keepalive = decode_keepalive(&frame)?;

@@ -12,12 +12,12 @@ use trunkline_proto::message::stream::control::{
     decode_keepalive, encode_keepalive, encode_refused,
 };
 use trunkline_proto::message::stream::directory::{
-    EndKey, Lookup, PeerGrant, Register, Registered, Revoked, TicketGrant,
+    EndKey, Identity, Lookup, PeerGrant, Register, Registered, Revoked, RevokedFor, TicketGrant,
 };
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsQuery};
 use trunkline_proto::message::stream::seal::is_frame_intact;
 use trunkline_proto::message::stream::{Incarnation, StreamHello};
-use trunkline_proto::stream::DirectoryLimits;
+use trunkline_proto::stream::{DirectoryLimits, Holder};
 use trunkline_proto::{
     Channel, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameError, FrameHeader, FrameKind,
     Liveness, LivenessAction, PROTOCOL_VERSION, VersionRange,
@@ -49,6 +49,8 @@ pub struct DirectorySession {
     gate: SharedGate,
     /// The connection is encrypted between the peer and the engine.
     is_encrypted: bool,
+    /// The user of the peer, if the system reports it.
+    local_user: Identity,
     /// The endpoint that the peer has looked another one up for.
     requester: Option<Requester>,
     /// Unhandled input as it arrived, starting at a frame boundary.
@@ -112,6 +114,7 @@ impl DirectorySession {
             notifier,
             gate,
             is_encrypted: false,
+            local_user: None,
             requester: None,
             input: Vec::new(),
             started_at: None,
@@ -142,6 +145,18 @@ impl DirectorySession {
         if self.closing.is_none() {
             self.abandon_handover();
             self.refuse_until(fault, retry_after);
+        }
+    }
+
+    /// Returns who the peer is.
+    fn identity(&self) -> Identity {
+        self.gate.identity().or_else(|| self.local_user.clone())
+    }
+
+    fn holder(&self, incarnation: Incarnation) -> Holder {
+        Holder {
+            incarnation,
+            identity: self.identity(),
         }
     }
 
@@ -183,7 +198,8 @@ impl DirectorySession {
         let ticket = grant.ticket;
         let redeemed = key.and_then(|key| {
             let content = Content::Key(key);
-            self.host.redeem(&ticket, incarnation, content, &self.gate)
+            self.host
+                .redeem(&ticket, self.holder(incarnation), content, &self.gate)
         });
         match redeemed {
             Ok((number, Some(key))) => {
@@ -236,7 +252,8 @@ impl DirectorySession {
                 let found = check_versions(lookup.versions).and_then(|()| {
                     let lookup = admit(&*self.gate, lookup)?;
                     let notifier = self.notifier.clone();
-                    self.host.look_up(self.number, &lookup, notifier)
+                    let identity = self.identity();
+                    self.host.look_up(self.number, &lookup, notifier, identity)
                 });
                 match found {
                     Ok(Some(grant)) => self.grant(&grant),
@@ -252,7 +269,8 @@ impl DirectorySession {
                 let incarnation = hello.end.incarnation;
                 let redeemed = ticket.and_then(|ticket| {
                     let content = Content::Bytes(input.to_vec());
-                    self.host.redeem(&ticket, incarnation, content, &self.gate)
+                    self.host
+                        .redeem(&ticket, self.holder(incarnation), content, &self.gate)
                 });
                 match redeemed {
                     Ok((number, _)) => self.handover = Some(number),
@@ -448,6 +466,7 @@ fn check_versions(versions: VersionRange) -> Result<(), Fault> {
 impl Endpoint for DirectorySession {
     fn handle_channel(&mut self, channel: &Channel) {
         self.is_encrypted = channel.binding.is_some();
+        self.local_user = channel.uid.map(|uid| format!("local:{uid}").into());
     }
 
     fn handle_connected(&mut self, _: Tick, _: Timestamp) {}
@@ -474,8 +493,8 @@ impl Endpoint for DirectorySession {
             None => {}
         }
         if self.role == Role::Owner {
-            for ticket in self.host.take_revoked(self.number) {
-                Revoked { ticket }.encode(&mut self.output);
+            for (ticket, is_lost) in self.host.take_revoked(self.number) {
+                Revoked { ticket }.encode_for(&RevokedFor { is_lost }, &mut self.output);
             }
         }
         let had_room = self.has_room();

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use trunkline_net::{Clock, accept_end, tcp};
 use trunkline_proto::frame::HEADER_BYTES;
-use trunkline_proto::message::stream::directory::{Ticket, Visitor};
+use trunkline_proto::message::stream::directory::{EndKey, Ticket};
 use trunkline_proto::{EndKeys, FrameHeader};
 
-use super::{Arrivals, transport_of};
+use super::{Arrival, Arrivals, transport_of};
 
 /// Maximum number of visitors whose handshake is not complete. Further ones are turned away, and dial
 /// again.
@@ -53,7 +53,8 @@ impl Visits {
     }
 
     /// Accepts an endpoint that the engine has read `bytes` from, which begin with S_HELLO.
-    pub(super) fn accept_plain(&self, socket: OwnedFd, ticket: Ticket, bytes: &[u8]) {
+    pub(super) fn accept_plain(&self, socket: OwnedFd, arrival: Arrival, bytes: &[u8]) {
+        let ticket = arrival.ticket;
         let is_revoked = {
             let mut state = self.lock();
             state.unreported.insert(ticket);
@@ -63,13 +64,13 @@ impl Visits {
         if let Ok(transport) = transport_of(socket)
             && !is_revoked
         {
-            self.arrivals.arrive(transport, ticket, bytes);
+            self.arrivals.arrive(transport, arrival, bytes);
         }
     }
 
     /// Accepts an endpoint that must prove its key. One that does not, or that is too slow, is closed.
-    pub(super) fn accept(self: &Arc<Self>, socket: OwnedFd, visitor: &Visitor) {
-        let Visitor { ticket, key } = *visitor;
+    pub(super) fn accept(self: &Arc<Self>, socket: OwnedFd, arrival: Arrival, key: EndKey) {
+        let ticket = arrival.ticket;
         {
             let mut state = self.lock();
             state.unreported.insert(ticket);
@@ -84,28 +85,28 @@ impl Visits {
         };
         let visits = Arc::clone(self);
         let thread = thread::Builder::new().name("trunkline-visit".to_owned());
-        let started = thread.spawn(move || visits.receive(socket, ticket, &keys));
+        let started = thread.spawn(move || visits.receive(socket, arrival, &keys));
         if started.is_err() {
             self.lock().waiting.remove(&ticket);
         }
     }
 
-    fn receive(&self, socket: OwnedFd, ticket: Ticket, keys: &EndKeys) {
+    fn receive(&self, socket: OwnedFd, arrival: Arrival, keys: &EndKeys) {
         let deadline = Clock::new().now().saturating_add(HANDSHAKE_DEADLINE);
         let accepted = accept_end(socket, tcp::USER_TIMEOUT, keys, deadline, has_first_frame);
         // The lock is held until the endpoint has the connection, so that a ticket that is revoked
         // meanwhile ends it.
         let mut state = self.lock();
-        let is_wanted = state.waiting.remove(&ticket);
+        let is_wanted = state.waiting.remove(&arrival.ticket);
         if let Ok((transport, bytes)) = accepted
             && is_wanted
         {
-            self.arrivals.arrive(transport, ticket, &bytes);
+            self.arrivals.arrive(transport, arrival, &bytes);
         }
     }
 
     /// Ends the connection of the endpoint that arrived with this ticket, or will arrive with it.
-    pub(super) fn revoke(&self, ticket: &Ticket) {
+    pub(super) fn revoke(&self, ticket: &Ticket, is_lost: bool) {
         let mut state = self.lock();
         state.waiting.remove(ticket);
         state.unreported.insert(*ticket);
@@ -114,7 +115,7 @@ impl Visits {
             state.revoked.pop_front();
         }
         drop(state);
-        self.arrivals.revoke(ticket);
+        self.arrivals.revoke(ticket, is_lost);
     }
 
     /// Takes the tickets whose connections have ended, or will never begin.

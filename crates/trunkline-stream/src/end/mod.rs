@@ -36,16 +36,16 @@ use std::time::Duration;
 use trunkline_net::StreamMemory;
 use trunkline_net::passing::Descriptors;
 use trunkline_proto::message::closing::Refused;
-use trunkline_proto::message::stream::StreamHello;
 use trunkline_proto::message::stream::control::encode_refused;
-use trunkline_proto::message::stream::directory::Ticket;
+use trunkline_proto::message::stream::directory::{Identity, Ticket};
 use trunkline_proto::message::stream::seal::is_frame_intact;
+use trunkline_proto::message::stream::{StreamEnd, StreamHello};
 use trunkline_proto::stream::{ByteRange, Link, StreamFault};
 use trunkline_proto::{
     Channel, EndKeys, FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange,
 };
 use trunkline_ring::RingStart;
-use trunkline_types::Tick;
+use trunkline_types::{StreamUrl, Tick};
 
 pub(crate) use bell::{Bell, BellLink};
 pub(crate) use idle::{Idle, WriteLock};
@@ -79,12 +79,27 @@ pub(crate) fn read_hello(now: Tick, bytes: &mut &[u8]) -> Result<StreamHello, Re
         }
         _ => None,
     };
-    hello.ok_or_else(|| Refused {
+    let malformed = |sentence: &str| Refused {
         code: FaultCode::Malformed,
         versions: VersionRange::OURS,
         retry_after: None,
-        sentence: "the first frame to an endpoint of a stream must be a valid S_HELLO".to_owned(),
-    })
+        sentence: sentence.to_owned(),
+    };
+    let hello = hello.ok_or_else(|| {
+        malformed("the first frame to an endpoint of a stream must be a valid S_HELLO")
+    })?;
+    // The names are shown to users, and written into files.
+    let StreamEnd { url, peer_url, .. } = &hello.end;
+    if !is_canonical(url) || !(peer_url.is_empty() || is_canonical(peer_url)) {
+        return Err(malformed(
+            "the names in S_HELLO must be URLs of streams in canonical form",
+        ));
+    }
+    Ok(hello)
+}
+
+fn is_canonical(url: &str) -> bool {
+    StreamUrl::parse(url).is_ok_and(|parsed| parsed.to_string() == url)
 }
 
 /// An endpoint of a stream. The network link calls it as an
@@ -198,6 +213,20 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         self.ticket.filter(|_| self.link.connection().is_some())
     }
 
+    /// Returns the ticket with which the current peer arrived, until the stream is over. The peer may be
+    /// disconnected.
+    pub(crate) fn ticket_of_place(&self) -> Option<Ticket> {
+        self.ticket.filter(|_| !self.link.is_over())
+    }
+
+    /// Ends the stream with the peer that arrived with this ticket, so that its place is free.
+    pub(crate) fn exclude(&mut self, ticket: &Ticket) {
+        if self.ticket_of_place() == Some(*ticket) {
+            self.link.fail(StreamFault::PeerExcluded);
+            self.note_over();
+        }
+    }
+
     /// Ends the current connection if the peer arrived with this ticket.
     pub(crate) fn revoke(&mut self, ticket: &Ticket) {
         if self.ticket == Some(*ticket) {
@@ -223,7 +252,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
     }
 
     /// Admits a connecting peer. `bytes` has been read from the transport and begins with S_HELLO.
-    /// `is_local` is true if the transport is a Unix socket. Returns the first output and the
+    /// `is_local` is true if the transport is a Unix socket; `identity` is who has opened it. Returns the first output and the
     /// descriptor to send with it, if any.
     ///
     /// # Errors
@@ -233,6 +262,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         now: Tick,
         bytes: &[u8],
         is_local: bool,
+        identity: &Identity,
     ) -> Result<Option<(Vec<u8>, OwnedFd)>, Vec<u8>> {
         let mut rest = bytes;
         let mut new_ring = None;
@@ -240,7 +270,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
             self.poll_ring();
             new_ring = self.prepare_sharing(&hello, is_local);
             let number = self.transport.wrapping_add(1);
-            self.link.handle_hello(now, number, &hello)
+            self.link.handle_hello_of(now, number, &hello, identity)
         });
         match admitted {
             Ok(_) => {

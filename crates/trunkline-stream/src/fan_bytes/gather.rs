@@ -56,6 +56,7 @@ impl Lanes for Writers {
     type ProgramPart = Arc<StreamMemory>;
     const REMOVE_WHEN_OVER: bool = false;
     const PEERS: &'static str = "writers";
+    const HOLDS_BACK: bool = false;
 
     fn link(&self, options: LinkOptions) -> ReaderLink {
         ReaderLink::reader(options, Clock::new().now())

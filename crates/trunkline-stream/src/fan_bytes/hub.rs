@@ -11,9 +11,9 @@ use trunkline_proto::stream::{LinkOptions, lineage};
 
 use super::admission::{Admission, RETRY_AFTER, Rejected, refused, reject};
 use super::member::Member;
-use crate::directory::{self, Arrivals};
+use crate::directory::{self, Arrival, Arrivals};
 use crate::end::{Bell, EndpointRole, StreamEndpoint, read_hello};
-use crate::properties::Properties;
+use crate::properties::{MemberProperties, Properties};
 
 /// The settings shared by all lanes of an endpoint.
 pub(crate) struct LaneSettings {
@@ -32,6 +32,9 @@ pub(crate) trait Lanes: Sized + Send + Sync + 'static {
     const REMOVE_WHEN_OVER: bool;
     /// The plural noun for the peers in messages: "readers" or "writers".
     const PEERS: &'static str;
+    /// If true, a peer that is disconnected can hold back the program. Its place is free once it may not
+    /// use the stream any more.
+    const HOLDS_BACK: bool;
 
     /// Creates the state machine of a lane.
     fn link(&self, options: LinkOptions) -> trunkline_proto::stream::Link<LinkRole<Self>>;
@@ -167,10 +170,16 @@ impl<O: Lanes> Hub<O> {
             combined.last_disconnect = of_lane.last_disconnect.or(combined.last_disconnect);
             combined.transport = transport.or(combined.transport);
             (combined.peer, combined.peer_program) = (of_lane.peer, of_lane.peer_program);
+            combined.peer_account = of_lane.peer_account.clone();
+            combined.members.push(MemberProperties {
+                url: lane.member.url.clone(),
+                account: of_lane.peer_account,
+                away_for: of_lane.away_for,
+            });
         }
         if lanes.len() != 1 {
             combined.peer = Some(format!("{} {}", lanes.len(), O::PEERS));
-            combined.peer_program = None;
+            (combined.peer_program, combined.peer_account) = (None, None);
         }
         combined
     }
@@ -232,7 +241,7 @@ impl<O: Lanes> Hub<O> {
         &self,
         hello: &StreamHello,
         transport: Transport,
-        ticket: Ticket,
+        arrival: Arrival,
         bytes: &[u8],
     ) -> Result<(), Rejected> {
         self.reap();
@@ -281,7 +290,7 @@ impl<O: Lanes> Hub<O> {
         state.lanes.push(lane.clone());
         drop(state);
         let number = lane.member.number;
-        self.attach(&lane.link, transport, ticket, bytes)
+        self.attach(&lane.link, transport, arrival, bytes)
             .inspect_err(|_| self.remove(number))?;
         self.lanes.on_opened(&lane, program_part);
         self.bell.ring();
@@ -303,10 +312,10 @@ impl<O: Lanes> Hub<O> {
         &self,
         link: &Arc<Link<StreamEndpoint<O::End>>>,
         transport: Transport,
-        ticket: Ticket,
+        arrival: Arrival,
         bytes: &[u8],
     ) -> Result<(), Rejected> {
-        let attached = directory::attach(link, transport, ticket, bytes, self.settings.is_checked);
+        let attached = directory::attach(link, transport, arrival, bytes, self.settings.is_checked);
         attached.or_else(|rejected| match rejected.1.is_empty() {
             true => {
                 let code = FaultCode::StreamOutdated;
@@ -318,7 +327,7 @@ impl<O: Lanes> Hub<O> {
 }
 
 impl<O: Lanes> Arrivals for Hub<O> {
-    fn arrive(&self, transport: Transport, ticket: Ticket, bytes: &[u8]) {
+    fn arrive(&self, transport: Transport, arrival: Arrival, bytes: &[u8]) {
         let opening = self.opening.lock();
         let _opening = opening.unwrap_or_else(PoisonError::into_inner);
         let admitted = match read_hello(Clock::new().now(), &mut &*bytes) {
@@ -326,8 +335,8 @@ impl<O: Lanes> Arrivals for Hub<O> {
             Ok(hello) => {
                 let lanes = self.current_lanes();
                 match lanes.iter().find(|lane| lane.is_of(&hello.end)) {
-                    Some(lane) => self.attach(&lane.link, transport, ticket, bytes),
-                    None => self.open(&hello, transport, ticket, bytes),
+                    Some(lane) => self.attach(&lane.link, transport, arrival, bytes),
+                    None => self.open(&hello, transport, arrival, bytes),
                 }
             }
         };
@@ -337,15 +346,23 @@ impl<O: Lanes> Arrivals for Hub<O> {
         }
     }
 
-    fn revoke(&self, ticket: &Ticket) {
+    fn revoke(&self, ticket: &Ticket, is_lost: bool) {
         for lane in self.lock().lanes.clone() {
-            lane.link.with(|end, _, _| end.revoke(ticket));
+            lane.link.with(|end, _, _| match is_lost && O::HOLDS_BACK {
+                true => end.exclude(ticket),
+                false => end.revoke(ticket),
+            });
         }
     }
 
     fn tickets(&self) -> BTreeSet<Ticket> {
         let lanes = self.lock().lanes.clone();
-        let of_lane = |lane: Lane<O::End>| lane.link.with(|end, _, _| end.ticket());
+        let of_lane = |lane: Lane<O::End>| {
+            lane.link.with(|end, _, _| match O::HOLDS_BACK {
+                true => end.ticket_of_place(),
+                false => end.ticket(),
+            })
+        };
         lanes.into_iter().filter_map(of_lane).collect()
     }
 

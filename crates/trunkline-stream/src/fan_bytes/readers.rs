@@ -48,6 +48,7 @@ impl Lanes for Readers {
     type ProgramPart = ();
     const REMOVE_WHEN_OVER: bool = true;
     const PEERS: &'static str = "readers";
+    const HOLDS_BACK: bool = true;
 
     fn link(&self, options: LinkOptions) -> WriterLink {
         WriterLink::writer(options, Clock::new().now())

@@ -100,6 +100,11 @@ pub struct Properties {
     pub peer: Option<String>,
     /// The peer's program and release.
     pub peer_program: Option<String>,
+    /// The account, or the local user, that opened the connection, such as `account:daq` or
+    /// `local:1000`; `None` if it is unknown, or if this endpoint opened the connection.
+    pub peer_account: Option<String>,
+    /// The peers of an endpoint with several peers; empty for other endpoints.
+    pub members: Vec<MemberProperties>,
     /// Short name of the transport, such as "shared memory".
     pub transport: Option<&'static str>,
     /// The reason why the stream is over, unless it ended normally.
@@ -107,6 +112,17 @@ pub struct Properties {
     /// The reason why the journal cannot be used at present, or was not emptied when the endpoint
     /// was closed.
     pub journal: Option<JournalError>,
+}
+
+/// One of several peers of an endpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberProperties {
+    /// URL, as reported by the peer.
+    pub url: String,
+    /// The account, or the local user, that opened the connection; `None` if it is unknown.
+    pub account: Option<String>,
+    /// Time since the connection was lost; `None` while connected.
+    pub away_for: Option<Duration>,
 }
 
 /// Reads an endpoint's properties from any thread, even while the endpoint's own thread is waiting,
@@ -204,6 +220,7 @@ impl Properties {
             last_disconnect: link.last_disconnect().cloned(),
             peer: link.peer().map(|peer| peer.url.clone()),
             peer_program: link.peer().map(|peer| peer.program.clone()),
+            peer_account: link.peer_identity().map(str::to_owned),
             fault: link.fault().cloned(),
             ..Self::new(link.options())
         }
@@ -225,6 +242,8 @@ impl Properties {
             last_disconnect: None,
             peer: None,
             peer_program: None,
+            peer_account: None,
+            members: Vec::new(),
             transport: None,
             fault: None,
             journal: None,

@@ -1,6 +1,6 @@
 //! Builds the status that an endpoint reports to its directory.
 
-use trunkline_proto::message::stream::listing::EndpointStatus;
+use trunkline_proto::message::stream::listing::{EndpointStatus, MemberStatus};
 use trunkline_types::{DataType, Tick};
 
 use super::Properties;
@@ -45,7 +45,12 @@ impl Reporter {
             true => Some(self.stalled_since.unwrap_or(now)),
             false => None,
         };
-        EndpointStatus {
+        let members = found.members.iter().map(|member| MemberStatus {
+            url: member.url.clone(),
+            account: member.account.clone().unwrap_or_default(),
+            away_for: member.away_for,
+        });
+        let status = EndpointStatus {
             url: found.url.clone(),
             is_writer: Some(found.is_writer),
             data_type: DataType::to_string(&found.data_type),
@@ -65,6 +70,12 @@ impl Reporter {
             // The directory takes these from the registration.
             program: String::new(),
             pid: 0,
+            peer_account: found.peer_account.clone().unwrap_or_default(),
+            ..EndpointStatus::default()
+        };
+        match found.members.is_empty() {
+            true => status,
+            false => status.with_members(members.collect()),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Weak;
 use trunkline_net::{Link, Transport};
 use trunkline_proto::message::stream::directory::Ticket;
 
-use crate::directory::{self, Arrivals};
+use crate::directory::{self, Arrival, Arrivals};
 use crate::end::{EndpointRole, StreamEndpoint};
 use crate::handle::EndpointHandle;
 use crate::properties::{HasProperties, Properties};
@@ -18,18 +18,18 @@ pub(super) struct Acceptor<S: EndpointRole + 'static> {
 }
 
 impl<S: HasProperties> Arrivals for Acceptor<S> {
-    fn arrive(&self, transport: Transport, ticket: Ticket, bytes: &[u8]) {
+    fn arrive(&self, transport: Transport, arrival: Arrival, bytes: &[u8]) {
         let Some(link) = self.link.upgrade() else {
             return;
         };
-        let attached = directory::attach(&link, transport, ticket, bytes, self.is_checked);
+        let attached = directory::attach(&link, transport, arrival, bytes, self.is_checked);
         if let Err(rejected) = attached {
             let (transport, answer) = *rejected;
             directory::refuse(transport, &answer);
         }
     }
 
-    fn revoke(&self, ticket: &Ticket) {
+    fn revoke(&self, ticket: &Ticket, _: bool) {
         if let Some(link) = self.link.upgrade() {
             link.with(|end, _, _| end.revoke(ticket));
         }

@@ -12,7 +12,7 @@ use trunkline_proto::stream::StreamFault;
 use trunkline_types::Tick;
 
 use super::{Process, SimEndpoint, lock};
-use crate::directory::Arrivals;
+use crate::directory::{Arrival, Arrivals};
 use crate::end::{EndpointRole, StreamEndpoint};
 use crate::handle::{EndpointHandle, Environment, SimulatedEnvironment, SimulatedLink};
 use crate::journal::{SyncJob, Synced};
@@ -130,9 +130,9 @@ impl<S: EndpointRole + 'static> Drop for SimHandle<S> {
 struct Acceptor<S: EndpointRole + 'static>(Weak<SimEnd<S>>);
 
 impl<S: HasProperties> Arrivals for Acceptor<S> {
-    fn arrive(&self, _: Transport, _: Ticket, _: &[u8]) {}
+    fn arrive(&self, _: Transport, _: Arrival, _: &[u8]) {}
 
-    fn revoke(&self, _: &Ticket) {}
+    fn revoke(&self, _: &Ticket, _: bool) {}
 
     fn tickets(&self) -> BTreeSet<Ticket> {
         BTreeSet::new()
@@ -166,7 +166,7 @@ impl<S: HasProperties> SimEndpoint for SimEnd<S> {
             return Err(Vec::new());
         }
         let end = &mut *lock(&self.endpoint);
-        end.admit(self.process.now(), bytes, false)?;
+        end.admit(self.process.now(), bytes, false, &None)?;
         end.link.set_checked(self.is_checked);
         Ok(())
     }

@@ -1,11 +1,16 @@
 //! Tests peers and other programs that violate the protocol. Their connection ends, but the stream
 //! continues.
 
+use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 
+use trunkline_proto::frame::HEADER_BYTES;
 use trunkline_proto::message::stream::directory::Register;
+use trunkline_proto::message::stream::listing::EndpointsQuery;
 use trunkline_proto::message::stream::seal::seal;
 use trunkline_proto::message::stream::{
     Abort, Ack, Ask, Data, DataHead, EndState, ReaderState, StreamEnd, Until, WriterState,
@@ -119,6 +124,76 @@ fn strange_beginnings() -> Vec<Vec<u8>> {
         frame(100, b"TRNK\x01\x01\x01\xff"),
         frame(100, &[]),
     ]
+}
+
+/// The first bytes that a program of another user receives at this address after it has sent `bytes`;
+/// `None` if this test may not become another user.
+fn answer_to_other_user(address: SocketAddr, bytes: &[u8]) -> Option<Vec<u8>> {
+    let script = "exec 3<>/dev/tcp/$0/$1 && cat >&3 && head -c 1000 <&3";
+    let (host, port) = (address.ip().to_string(), address.port().to_string());
+    let mut program = Command::new("bash")
+        .args(["-c", script, &host, &port])
+        .uid(65_534)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .ok()?;
+    // The connection has already been closed if it was refused.
+    let _ = program.stdin.take().unwrap().write_all(bytes);
+    let mut answer = Vec::new();
+    let mut stdout = program.stdout.take().unwrap();
+    let mut chunk = [0; 1000];
+    while answer.len() < HEADER_BYTES {
+        match stdout.read(&mut chunk).unwrap() {
+            0 => break,
+            count => answer.extend_from_slice(&chunk[..count]),
+        }
+    }
+    let _ = program.kill();
+    program.wait().unwrap();
+    Some(answer)
+}
+
+/// Behaviour: NS-02, B-80.
+#[test]
+fn port_of_an_endpoint_is_for_programs_of_its_user_unless_it_is_insecure() {
+    for insecure in [false, true] {
+        let address = address();
+        let create = move || {
+            let options = Options {
+                insecure,
+                ..options(10)
+            };
+            Reader::<f64>::create(&url(address, "passive"), options).unwrap()
+        };
+        let reader = thread::spawn(create);
+        // It listens.
+        drop(Raw::dial(address));
+        let mut query = Vec::new();
+        if insecure {
+            let all = EndpointsQuery {
+                versions: VersionRange::OURS,
+                ..EndpointsQuery::default()
+            };
+            all.encode(&mut query);
+        }
+        match answer_to_other_user(address, &query) {
+            None => println!("left out: this test may not become another user"),
+            Some(answer) => {
+                let kind = answer.get(4).copied().and_then(FrameKind::from_number);
+                let expected = match insecure {
+                    true => FrameKind::StreamEndpoints,
+                    false => FrameKind::StreamRefused,
+                };
+                assert_eq!(kind, Some(expected), "{}", String::from_utf8_lossy(&answer));
+            }
+        }
+        let own = naming(&url(address, "passive"), options(10));
+        let mut writer = Writer::<f64>::create("own", own).unwrap();
+        let mut reader = reader.join().unwrap();
+        writer.write(&0.5, LONG).unwrap();
+        assert_eq!(reader.read(LONG).unwrap(), 0.5);
+    }
 }
 
 /// Behaviour: NS-09, NS-14.
@@ -475,7 +550,16 @@ fn impossible_hello_is_refused_without_a_change() {
     empty.capacity = 0;
     let mut reads = endpoint.hello(None).end;
     reads.state = RawEndpoint::reader().state;
+    let mut forged = endpoint.hello(None).end;
+    forged.url = "=cmd|calc,\"x\ny\"".to_owned();
+    let mut forged_peer = endpoint.hello(None).end;
+    forged_peer.peer_url = "tl://localhost/passive\nerror: run this".to_owned();
+    let mut bare = endpoint.hello(None).end;
+    bare.url = "other".to_owned();
     for (end, code) in [
+        (forged, FaultCode::Malformed),
+        (forged_peer, FaultCode::Malformed),
+        (bare, FaultCode::Malformed),
         (other, FaultCode::StreamConnected),
         (of_other_type, FaultCode::StreamType),
         (empty, FaultCode::Malformed),

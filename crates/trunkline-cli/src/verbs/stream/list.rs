@@ -2,7 +2,7 @@
 
 use trunkline::proto::FaultCode;
 use trunkline::stream::StreamError;
-use trunkline::stream::directory::{EndpointStatus, ListError, list};
+use trunkline::stream::directory::{EndpointStatus, ListError, MemberStatus, list};
 use trunkline_types::{StreamUrl, Url};
 
 use super::problem;
@@ -53,6 +53,16 @@ pub(crate) struct Endpoint {
     /// Program of the peer, with its version. Left out when it is unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     peer_program: String,
+    /// Account or local user that opened the connection, such as `account:daq`. Left out when it is
+    /// unknown, or when the endpoint itself opened the connection.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    peer_account: String,
+    /// Peers of an endpoint with several peers, at most 64. Left out for other endpoints.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    members: Vec<Member>,
+    /// Number of peers that are left out of `members`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more_members: Option<u64>,
     /// Transport of the connection. Left out when there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     transport: String,
@@ -87,8 +97,48 @@ pub(crate) struct Endpoint {
     pid: Option<u32>,
 }
 
+/// One of several peers of an endpoint.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Member {
+    /// URL of the peer.
+    endpoint: String,
+    /// Account or local user that opened the connection. Left out when it is unknown.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    account: String,
+    /// Whether the peer is connected.
+    connected: bool,
+    /// Seconds since the connection was lost. Left out when the peer is connected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    away: Option<Amount>,
+}
+
+impl Member {
+    fn of(status: MemberStatus) -> Self {
+        Self {
+            endpoint: status.url,
+            account: status.account,
+            connected: status.away_for.is_none(),
+            away: status.away_for.map(Amount::from),
+        }
+    }
+
+    fn text(&self) -> String {
+        let account = match self.account.as_str() {
+            "" => String::new(),
+            account => format!(", {account}"),
+        };
+        let away = match self.away {
+            None => String::new(),
+            Some(Amount(away)) => format!(", disconnected for {away:.1} s"),
+        };
+        format!("{}{account}{away}", self.endpoint)
+    }
+}
+
 const WRITES: &str = "writes";
 const READS: &str = "reads";
+/// Index of the row with the peer in the details.
+const PEER_ROW: usize = 5;
 
 impl Record for Endpoint {
     const COLUMNS: &'static [&'static str] = &[
@@ -140,6 +190,9 @@ impl Endpoint {
             connected: status.is_connected,
             peer: status.peer,
             peer_program: status.peer_program,
+            peer_account: status.peer_account,
+            members: status.members.into_iter().map(Member::of).collect(),
+            more_members: Some(status.more_members).filter(|more| *more > 0),
             transport: status.transport,
             capacity: status.capacity,
             in_buffer: status.in_buffer,
@@ -213,13 +266,22 @@ impl Endpoint {
             _ => format!("empty for {seconds:.1} s"),
         });
         let pid = self.pid.map(|pid| pid.to_string());
-        vec![
+        let member = match self.direction {
+            Some(WRITES) => "reader",
+            _ => "writer",
+        };
+        let members = self.members.iter().map(|one| plain(member, one.text()));
+        let more = self
+            .more_members
+            .map(|more| plain(member, format!("and {more} more")));
+        let mut rows = vec![
             plain("endpoint", cell("endpoint")),
             plain("direction", self.direction.unwrap_or("?").to_owned()),
             plain("type", self.data_type.clone()),
             ("state", cell("state"), self.style()),
             ("error", self.fault.clone(), Style::Bad),
             plain("peer", self.peer.clone()),
+            plain("peer's account", self.peer_account.clone()),
             plain("peer's program", self.peer_program.clone()),
             plain("transport", self.transport.clone()),
             plain("fill", cell("fill")),
@@ -231,7 +293,10 @@ impl Endpoint {
             plain("last disconnection", self.last_disconnect.clone()),
             plain("program", self.program.clone()),
             plain("pid", pid.unwrap_or_default()),
-        ]
+        ];
+        let after_peer = PEER_ROW + 1;
+        rows.splice(after_peer..after_peer, members.chain(more));
+        rows
     }
 }
 

@@ -314,6 +314,7 @@ pub(super) fn problem(error: &StreamError) -> Problem {
         StreamError::Fault(StreamFault::DataLost { .. }) => (Exit::Lost, "data-lost"),
         StreamError::Fault(StreamFault::PeerRestarted) => (Exit::Lost, "peer-restarted"),
         StreamError::Fault(StreamFault::PeerGone { .. }) => (Exit::Lost, "peer-gone"),
+        StreamError::Fault(StreamFault::PeerExcluded) => (Exit::Lost, "peer-excluded"),
         StreamError::Fault(StreamFault::VersionMismatch(_)) => (Exit::Failed, "version-mismatch"),
         _ => (Exit::Failed, "failed"),
     };

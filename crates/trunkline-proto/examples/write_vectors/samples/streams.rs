@@ -9,7 +9,7 @@ use trunkline_proto::message::login::KeyProof;
 use trunkline_proto::message::single::{SingleFrame, encode_empty};
 use trunkline_proto::message::stream::control::{encode_goodbye, encode_keepalive, encode_refused};
 use trunkline_proto::message::stream::directory::{
-    Arrived, Lookup, PeerGrant, Register, Registered, Revoked, TicketGrant, Visitor,
+    Arrived, ArrivedFrom, Lookup, PeerGrant, Register, Registered, Revoked, TicketGrant, Visitor,
 };
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::message::stream::{
@@ -104,6 +104,18 @@ fn directory(samples: &mut Vec<Sample>) {
         |out| {
             let bytes = &[1, 2, 3];
             Arrived { ticket, bytes }.encode(out);
+        },
+    );
+    add(
+        samples,
+        "s-arrived-from",
+        "The account of the connection is in the extension",
+        |out| {
+            let from = ArrivedFrom {
+                identity: "account:daq".to_owned(),
+            };
+            let bytes = &[1, 2, 3];
+            Arrived { ticket, bytes }.encode_from(&from, out);
         },
     );
 }

@@ -3,16 +3,22 @@
 //! S_LOOKUP, S_TICKET, S_PEER and S_REGISTER carry [checksums](super::seal): otherwise, a name altered in
 //! transit could make a program wait indefinitely for an endpoint that does not exist.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Incarnation;
 use super::hello::{IncarnationBytes, URL_BYTES_MAX, Url};
-use crate::VersionRange;
-use crate::message::fields::{Always, IfSet, Maybe, fields};
+use crate::decode::Payload;
+use crate::message::fields::{Always, IfSet, Mark, Maybe, fields};
 use crate::message::form::{Fixed, FixedMillis, Flat, Rest, Text, Varint};
 use crate::message::hello::{Brief, MagicThen};
-use crate::message::layout::record;
-use crate::message::single::single_frame;
+use crate::message::layout::{FrameContext, Record, record};
+use crate::message::single::{SingleFrame, single_frame};
+use crate::{DecodeError, Frame, FrameKind, FrameWriter, VersionRange};
+
+/// The account, or the local user, that has opened a connection, as the engine names it in the audit
+/// trail; `None` if it is unknown.
+pub type Identity = Option<Arc<str>>;
 
 /// A one-time permission to connect to an endpoint.
 pub type Ticket = [u8; 16];
@@ -98,6 +104,38 @@ record! {
 
 single_frame! { StreamArrived, Arrived<'a>, unnumbered }
 
+fields! {
+    /// The extension of S_ARRIVED and S_VISITOR. Endpoints of older versions skip it.
+    #[derive(Eq, Default)]
+    pub struct ArrivedFrom {
+        /// The account or the local user that has opened the connection; empty if unknown.
+        1: pub identity: String = IfSet<Brief>,
+    }
+}
+
+impl ArrivedFrom {
+    pub fn of(identity: &Identity) -> Self {
+        Self {
+            identity: identity.as_deref().unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// Reads the extension of a frame. An engine of an older version sends none.
+    pub fn decode(frame: &Frame<'_>) -> Result<Identity, DecodeError> {
+        let Self { identity } = read_extension(frame)?;
+        Ok(Some(identity)
+            .filter(|identity| !identity.is_empty())
+            .map(Arc::from))
+    }
+}
+
+impl Arrived<'_> {
+    /// Appends the frame, with this identity in its extension.
+    pub fn encode_from(&self, from: &ArrivedFrom, out: &mut Vec<u8>) {
+        encode_extended(FrameKind::StreamArrived, self, from, out);
+    }
+}
+
 record! {
     /// The answer to S_LOOKUP over TLS. Both ends of the connection then end TLS, and the endpoint with
     /// the key continues it.
@@ -124,6 +162,13 @@ record! {
 
 single_frame! { StreamVisitor, Visitor, unnumbered }
 
+impl Visitor {
+    /// Appends the frame, with this identity in its extension.
+    pub fn encode_from(&self, from: &ArrivedFrom, out: &mut Vec<u8>) {
+        encode_extended(FrameKind::StreamVisitor, self, from, out);
+    }
+}
+
 record! {
     /// From the engine: a connection must end, because the account of the arrived endpoint lost its
     /// rights. From the endpoint: the connection has ended, for any reason.
@@ -134,3 +179,51 @@ record! {
 }
 
 single_frame! { StreamRevoked, Revoked, unnumbered }
+
+fields! {
+    /// The extension of S_REVOKED from the engine. Endpoints of older versions skip it.
+    #[derive(Eq, Default)]
+    pub struct RevokedFor {
+        /// The account may not use the stream any more. Otherwise, it can come again.
+        1: pub is_lost: bool = Mark,
+    }
+}
+
+impl RevokedFor {
+    /// Reads the extension of a frame. An engine of an older version sends none.
+    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
+        read_extension(frame)
+    }
+}
+
+impl Revoked {
+    /// Appends the frame, with this extension.
+    pub fn encode_for(&self, extension: &RevokedFor, out: &mut Vec<u8>) {
+        encode_extended(FrameKind::StreamRevoked, self, extension, out);
+    }
+}
+
+/// Appends a frame with an extension block of these fields, or without one if there are none.
+fn encode_extended<'a>(
+    kind: FrameKind,
+    message: &impl SingleFrame<'a>,
+    extension: &impl Record<'a>,
+    out: &mut Vec<u8>,
+) {
+    let mut fields = Vec::new();
+    extension.put(&mut FrameContext::default(), &mut fields);
+    let mut frame = FrameWriter::begin(out, kind, 0);
+    message.put(&mut FrameContext::default(), frame.payload());
+    match fields.is_empty() {
+        true => frame.finish(false),
+        false => frame.finish_with_extension(false, &fields),
+    }
+}
+
+/// Reads the extension block of a frame; all fields are absent if there is none.
+fn read_extension<'a, R: Record<'a>>(frame: &Frame<'a>) -> Result<R, DecodeError> {
+    R::read(
+        &mut FrameContext::default(),
+        &mut Payload::of_extension(frame),
+    )
+}

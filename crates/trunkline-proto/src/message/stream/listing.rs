@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::hello::Url;
 use crate::VersionRange;
+use crate::limits::HELLO_FRAME_MAX;
 use crate::message::fields::{IfSet, Many, Maybe, fields};
 use crate::message::form::{Flat, Inner, Varint, Whole, mapped};
 use crate::message::hello::{Brief, MagicThen};
@@ -11,6 +12,12 @@ use crate::message::layout::FieldValue;
 use crate::message::single::single_frame;
 
 pub const ENDPOINTS_PAGE_MAX: usize = 256;
+
+/// Maximum number of peers of one endpoint in its status.
+pub const MEMBERS_LISTED_MAX: usize = 64;
+
+/// Maximum size of an encoded member without its texts: ids, sizes, and a time.
+const MEMBER_BYTES: usize = 32;
 
 /// Longest reported text of an element type, in bytes; longer texts are truncated.
 pub const TYPE_SHOWN_BYTES_MAX: usize = 1024;
@@ -67,6 +74,58 @@ fields! {
         17: pub stalled_for: Option<Duration> = Maybe<Elapsed> as "stalled_ms",
         /// Elements per second over the recent past.
         18: pub rate: u64 = IfSet<Varint>,
+        /// The account or the local user that opened the connection; empty if unknown.
+        19: pub peer_account: String = IfSet<Brief>,
+        /// Peers of an endpoint with several peers, the first of them.
+        20: pub members: Vec<MemberStatus> = Many<MEMBERS_LISTED_MAX, Inner>,
+        /// Number of further peers.
+        21: pub more_members: u64 = IfSet<Varint>,
+    }
+}
+
+fields! {
+    /// One of several peers of an endpoint.
+    #[derive(Eq, Default)]
+    pub struct MemberStatus {
+        1: pub url: String = IfSet<Url> as "endpoint",
+        /// The account or the local user that opened the connection; empty if unknown.
+        2: pub account: String = IfSet<Brief>,
+        /// Time since the connection was lost; `None` while connected.
+        3: pub away_for: Option<Duration> = Maybe<Elapsed> as "away_ms",
+    }
+}
+
+impl MemberStatus {
+    /// Returns an upper bound of the size of the encoded member.
+    fn bytes_max(&self) -> usize {
+        let texts = self.url.len().saturating_add(self.account.len());
+        texts.saturating_add(MEMBER_BYTES)
+    }
+}
+
+impl EndpointStatus {
+    /// Adds these peers, as many as the directory accepts in one frame.
+    #[must_use]
+    pub fn with_members(self, members: Vec<MemberStatus>) -> Self {
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        let mut room = (HELLO_FRAME_MAX as usize).saturating_sub(bytes.len());
+        let count = members.len();
+        let fits = |member: &MemberStatus| {
+            let is_fitting = member.bytes_max() <= room;
+            room = room.saturating_sub(member.bytes_max());
+            is_fitting
+        };
+        let members: Vec<_> = members
+            .into_iter()
+            .take(MEMBERS_LISTED_MAX)
+            .take_while(fits)
+            .collect();
+        Self {
+            more_members: count.saturating_sub(members.len()) as u64,
+            members,
+            ..self
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use trunkline_proto::Disconnect;
 use trunkline_proto::frame::Frame;
 use trunkline_proto::message::stream::control::encode_refused;
+use trunkline_proto::message::stream::directory::Identity;
 use trunkline_proto::message::stream::{StreamHello, WriterState};
 use trunkline_proto::stream::{
     ByteRange, ElementForm, LinkOptions, ReaderLink, RingBytes, WriterLink,
@@ -38,6 +39,8 @@ pub struct WriterEnd {
     pub written: u64,
     /// The end of each variable-size element.
     pub ends: Vec<u64>,
+    /// Who opens the connections to it.
+    pub caller: Identity,
 }
 
 /// A reader that checks its elements.
@@ -51,6 +54,8 @@ pub struct ReaderEnd {
     pub next: u64,
     /// Elements reported as lost.
     pub lost: u64,
+    /// Who opens the connections to it.
+    pub caller: Identity,
 }
 
 /// The writer's ring for its link.
@@ -87,6 +92,7 @@ impl WriterEnd {
             base: 0,
             written: 0,
             ends: Vec::new(),
+            caller: None,
         }
     }
 
@@ -99,6 +105,7 @@ impl WriterEnd {
             base: at.kept,
             written: at.written,
             ends: Vec::new(),
+            caller: None,
         }
     }
 
@@ -213,6 +220,7 @@ impl ReaderEnd {
             read_elements: 0,
             next: 0,
             lost: 0,
+            caller: None,
         }
     }
 
@@ -227,6 +235,7 @@ impl ReaderEnd {
             read_elements,
             next: read_elements,
             lost: 0,
+            caller: None,
         }
     }
 
@@ -324,7 +333,7 @@ macro_rules! end {
             id: u64,
             hello: &StreamHello,
         ) -> Result<Option<u64>, Vec<u8>> {
-            match self.link.handle_hello(now, id, hello) {
+            match self.link.handle_hello_of(now, id, hello, &self.caller) {
                 Ok(accepted) => Ok(accepted.replaced),
                 Err(refused) => {
                     let mut out = Vec::new();

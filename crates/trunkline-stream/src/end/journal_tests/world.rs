@@ -273,7 +273,7 @@ impl World {
                 w.forget_output();
                 w.link.handle_dialled(now, w.transport, None);
                 let hello = Self::output(w, now);
-                let admitted = r.admit(now, &hello, false);
+                let admitted = r.admit(now, &hello, false, &None);
                 assert!(
                     admitted.is_ok(),
                     "{:?}",
