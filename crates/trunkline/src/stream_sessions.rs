@@ -353,7 +353,6 @@ impl Endpoint for StreamSession {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests may panic")]
 mod tests {
-    use trunkline_access::Host;
     use trunkline_engine::{Engine, EngineOptions, Principal};
     use trunkline_identity::authority::EngineSubject;
     use trunkline_identity::folder::SecurityFolder;
