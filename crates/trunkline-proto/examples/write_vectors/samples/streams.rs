@@ -9,9 +9,12 @@ use trunkline_proto::message::login::KeyProof;
 use trunkline_proto::message::single::{SingleFrame, encode_empty};
 use trunkline_proto::message::stream::control::{encode_goodbye, encode_keepalive, encode_refused};
 use trunkline_proto::message::stream::directory::{
-    Arrived, ArrivedFrom, Lookup, PeerGrant, Register, Registered, Revoked, TicketGrant, Visitor,
+    Arrived, ArrivedFrom, Lookup, PeerGrant, Register, Registered, Revoked, RevokedFor,
+    TicketGrant, Visitor,
 };
-use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
+use trunkline_proto::message::stream::listing::{
+    EndpointStatus, EndpointsPage, EndpointsQuery, MemberStatus,
+};
 use trunkline_proto::message::stream::{
     Abort, Ack, Ask, Data, DataHead, EndState, Incarnation, Lost, ReaderState, StreamEnd,
     StreamHello, StreamWelcome, Until, WriterState, encode_end,
@@ -199,6 +202,15 @@ fn machines(samples: &mut Vec<Sample>) {
         "The one with this ticket must go",
         |out| Revoked { ticket }.encode(out),
     );
+    add(
+        samples,
+        "s-revoked-lost",
+        "Its account may not use the stream any more",
+        |out| {
+            let extension = RevokedFor { is_lost: true };
+            Revoked { ticket }.encode_for(&extension, out);
+        },
+    );
 }
 
 fn listing(samples: &mut Vec<Sample>) {
@@ -221,6 +233,7 @@ fn listing(samples: &mut Vec<Sample>) {
         fault: String::new(),
         program: "trunkline 0.1.0".to_owned(),
         pid: 4711,
+        ..EndpointStatus::default()
     };
     add(samples, "s-list", "The second page of all", |out| {
         let query = EndpointsQuery {
@@ -249,6 +262,30 @@ fn listing(samples: &mut Vec<Sample>) {
     add(samples, "s-status", "A reader reports its state", |out| {
         status.encode(out);
     });
+    add(
+        samples,
+        "s-status-members",
+        "A writer with two readers, one of which is away",
+        |out| {
+            let member = |name: &str, account: &str, away: Option<u64>| MemberStatus {
+                url: format!("tl://localhost/{name}"),
+                account: account.to_owned(),
+                away_for: away.map(Duration::from_millis),
+            };
+            let status = EndpointStatus {
+                url: "tl://localhost/daq/all".to_owned(),
+                is_writer: Some(true),
+                is_connected: true,
+                peer: "2 readers".to_owned(),
+                ..EndpointStatus::default()
+            };
+            let members = vec![
+                member("archive/raw", "local:1000", None),
+                member("display/raw", "account:screen", Some(1500)),
+            ];
+            status.with_members(members).encode(out);
+        },
+    );
 }
 
 fn hello(samples: &mut Vec<Sample>) {
