@@ -377,7 +377,7 @@ pub fn control_of_a_folder_goes_from_one_client_to_the_next(place: &Place) {
         panic!("another client wrote")
     };
     assert_eq!(fault.code, FaultCode::Controlled);
-    let refused = other.take_control("all/f64", terms, TIMEOUT).unwrap_err();
+    let refused = other.take_control("all", terms, TIMEOUT).unwrap_err();
     assert!(
         matches!(&refused, CallError::Fault(fault) if fault.code == FaultCode::Controlled),
         "{refused:?}"
