@@ -404,9 +404,9 @@ mod tests {
         // V9: five transports and reading. V10 to V12: three scenarios. W11 and W12: blocks of four
         // lengths.
         let others = 6 + 3 + 4 * 2;
-        // Streams: six call sizes with six systems; two ways to wait; two call sizes with journals;
+        // Streams: six call sizes with seven systems; two ways to wait; two call sizes with journals;
         // sweeps; rates of two call sizes, raw with one.
-        let streams = 6 * 6 + (4 + 5) + 2 * 6 + 3 + (2 + 1);
+        let streams = 6 * 7 + (4 + 5) + 2 * 6 + 3 + (2 + 1);
         // Recorder: seven chunk sizes with five systems, four of them with one more; four numbers
         // of devices with two systems. TDMS: four ways to read, and writing.
         let files = 7 * 5 + 4 + 4 * 2 + (4 + 1) * 2;
