@@ -183,8 +183,8 @@ fn reachable_socket_needs_what_a_reachable_address_needs() {
     engine.error_with("insecure: anyone who can reach 0.0.0.0:");
 }
 
-/// With accounts, a passed socket that other machines can reach is encrypted like an address, whoever
-/// connects.
+/// With accounts, a passed socket that other machines can reach is encrypted like an address, also for
+/// programs of this machine.
 ///
 /// Behaviour: B-81.
 #[test]
