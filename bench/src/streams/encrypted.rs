@@ -45,7 +45,7 @@ impl Introduction {
         let owner = Client::connect(&format!("tl+unix://{}", socket(&engine)?))?;
         let pair = Pair {
             account: "bench".to_owned(),
-            role: "operator".to_owned(),
+            role: "engineer".to_owned(),
             groups: Vec::new(),
         };
         let token = owner.pair(&pair, PATIENCE)?.token;
