@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 use std::fs::Permissions;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -134,7 +134,16 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 }
 
 fn write(path: &Path, is_replaced: bool, text: &str) -> Result<(), Problem> {
-    let written = replace(path, is_replaced, |file| {
+    if is_replaced {
+        // The new file would have the permissions of the old one, and a link would decide its place.
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(write_problem(path, &error));
+            }
+            _ => {}
+        }
+    }
+    let written = replace(path, false, |file| {
         file.set_permissions(Permissions::from_mode(0o600))?;
         file.write_all(text.as_bytes())
     });
@@ -272,6 +281,25 @@ mod tests {
     use std::ffi::OsString;
 
     use super::*;
+
+    #[test]
+    fn replaced_file_is_private_and_a_link_is_not_followed() {
+        use std::fs;
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link] = ["file.txt", "link.txt"].map(|name| folder.path().join(name));
+        fs::write(&file, "before").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        for path in [&link, &file] {
+            assert!(write(path, false, "refused").is_err());
+            write(path, true, "after").unwrap();
+            let metadata = fs::symlink_metadata(path).unwrap();
+            assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+            assert_eq!(fs::read_to_string(path).unwrap(), "after");
+            let target = fs::read_to_string(&file).unwrap();
+            assert_eq!(target == "before", path == &link, "{target}");
+        }
+    }
 
     #[test]
     fn values_that_may_be_secret_and_comments_are_left_out() {
