@@ -11,8 +11,10 @@ use crate::transport::SendHalf;
 use crate::transport::halves::{StreamSocket, not_blocked};
 use crate::transport::tls::{Failure, Phase, SEALED_MAX, Shared, ends};
 
-/// A buffer that has grown beyond this size is freed once a smaller one suffices.
+/// A buffer that has grown beyond this size is freed after [`FEW_BATCHES`] batches for which a smaller
+/// one suffices.
 const RETAINED_MAX: usize = 16 << 10;
+const FEW_BATCHES: u8 = 16;
 
 pub(super) struct TlsSend {
     shared: Arc<Shared>,
@@ -23,6 +25,8 @@ pub(super) struct TlsSend {
     /// Encrypted bytes, in order, and the number of those that the socket has taken.
     sealed: Vec<u8>,
     sent: usize,
+    /// Small batches in succession.
+    few_batches: u8,
     end: End,
     /// The next connection has been prepared, and may not have begun.
     is_changing: bool,
@@ -58,6 +62,7 @@ impl TlsSend {
             may_speak_first,
             sealed: Vec::new(),
             sent: 0,
+            few_batches: 0,
             end: End::Open,
             is_changing: false,
         }
@@ -109,16 +114,22 @@ impl TlsSend {
     }
 
     fn push_sealed(&mut self) -> io::Result<bool> {
-        let batch = self.sealed.len();
+        if self.sealed.is_empty() {
+            return Ok(true);
+        }
         while let Some(rest) = self.sealed.get(self.sent..).filter(|rest| !rest.is_empty()) {
             match not_blocked(|| self.shared.socket.send(rest))? {
                 Some(count) => self.sent += count,
                 None => return Ok(false),
             }
         }
+        self.few_batches = match self.sealed.len() < RETAINED_MAX {
+            true => self.few_batches.saturating_add(1),
+            false => 0,
+        };
         self.sent = 0;
         self.sealed.clear();
-        if self.sealed.capacity() > RETAINED_MAX && batch < RETAINED_MAX {
+        if self.sealed.capacity() > RETAINED_MAX && self.few_batches >= FEW_BATCHES {
             self.sealed = Vec::new();
         }
         Ok(true)
