@@ -188,7 +188,7 @@ sbom: toolchain ## The bill of materials in CycloneDX, in target/sbom.cdx.json
 	@cargo xtask sbom
 
 .PHONY: deny
-deny: toolchain ## Known holes, licences, bans and sources of the dependencies, by deny.toml
+deny: toolchain ## Known vulnerabilities, licences, bans and sources of the dependencies, by deny.toml
 	@command -v cargo-deny >/dev/null || cargo install cargo-deny --locked --root '$(TOOLS)'
 	@cargo deny check
 
