@@ -23,6 +23,7 @@ NAMES = {
     "AsyncCallbacks": "Callbacks",
     "AsyncEngine": "Engine",
     "AsyncMonitor": "Monitor",
+    "AsyncRequests": "Requests",
     "AsyncVariable": "Variable",
     "AsyncIterator": "Iterator",
 }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
@@ -74,6 +74,8 @@ struct State {
     /// Number of readings of the batch that Python has taken.
     taken: usize,
     event_taken: bool,
+    /// Wakes the event loop that waits, if the subscription is closed.
+    waker: Option<Waker>,
     /// What the readings of each item have in common, once it is known. A change of an item removes it.
     sources: Vec<Option<Source>>,
 }
@@ -100,6 +102,7 @@ impl Subscription {
             batch: Batch::new(),
             taken: 0,
             event_taken: false,
+            waker: None,
             sources: (0..items).map(|_| None).collect(),
         };
         Self {
@@ -117,7 +120,8 @@ impl Subscription {
 
 #[pymethods]
 impl Subscription {
-    /// Waits up to `seconds` until there is a reading or an event. Returns false if nothing arrived.
+    /// Waits up to `seconds` until there is a reading or an event, or the subscription is closed.
+    /// Returns false if nothing arrived.
     fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
         py.detach(|| {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -126,7 +130,7 @@ impl Subscription {
                 return true;
             }
             let Form::Blocking(subscription) = &state.form else {
-                return false;
+                return true;
             };
             let timeout = Some(duration(seconds));
             let filled = subscription.next_batch(&mut state.batch, READINGS_MAX, timeout);
@@ -135,19 +139,20 @@ impl Subscription {
         })
     }
 
-    /// Returns true if there is a reading or an event. If not, `queue` gets `token` when there is one.
+    /// Returns true if there is a reading or an event, or the subscription is closed. If not, `queue` gets `token` when there is one.
     fn poll(&self, py: Python<'_>, queue: &WakeQueue, token: u64) -> bool {
         let mut state = self.state(py);
         let state = &mut *state;
         if state.has_next() {
             return true;
         }
+        let waker = queue.waker(token);
         let Form::Async {
             subscription,
             filling,
         } = &mut state.form
         else {
-            return false;
+            return true;
         };
         let filling_now = filling.get_or_insert_with(|| {
             let subscription = Arc::clone(subscription);
@@ -157,7 +162,6 @@ impl Subscription {
                 (filled, batch)
             })
         });
-        let waker = queue.waker(token);
         match filling_now.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready((filled, batch)) => {
                 *filling = None;
@@ -165,13 +169,27 @@ impl Subscription {
                 state.restart();
                 filled
             }
-            Poll::Pending => false,
+            Poll::Pending => {
+                state.waker = Some(waker);
+                false
+            }
         }
     }
 
     /// Ends the subscription. What has arrived can still be taken.
     fn close(&self, py: Python<'_>) {
-        self.state(py).form = Form::Closed;
+        let (form, waker) = {
+            let mut state = self.state(py);
+            (
+                std::mem::replace(&mut state.form, Form::Closed),
+                state.waker.take(),
+            )
+        };
+        // Outside of the lock: ending a subscription takes the lock of the connection.
+        py.detach(|| drop(form));
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 
     /// Returns the next reading or event that has arrived; `None` if there is none.

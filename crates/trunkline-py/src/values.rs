@@ -342,37 +342,38 @@ fn as_array<'py>(
         .call1((object,))
         .map_err(|_| wrong_type(object, data_type))?;
     let wanted = element_dtype(py, element)?;
-    let is_safe: bool = match element {
-        ElementType::String => {
-            array
-                .getattr("dtype")?
-                .getattr("kind")?
-                .extract::<String>()?
-                != "V"
-        }
+    let given = array.getattr("dtype")?;
+    // A list of Python numbers has the widest type, and its elements may still fit.
+    let is_plain = !object.hasattr("dtype")?;
+    let kind = |dtype: &Bound<'py, PyAny>| -> PyResult<String> { dtype.getattr("kind")?.extract() };
+    let is_integer = |kind: &str| matches!(kind, "i" | "u");
+    let (from, to) = (kind(&given)?, kind(&wanted)?);
+    let must_compare = is_plain && is_integer(&from) && is_integer(&to);
+    let is_safe = match element {
+        ElementType::String => from != "V",
+        _ if must_compare => true,
         _ => {
-            let given = array.getattr("dtype")?;
-            // A list of Python numbers has the widest type, and its elements may still fit.
-            let is_plain = !object.hasattr("dtype")?;
             let rule = if is_plain { "same_kind" } else { "safe" };
             numpy
                 .getattr("can_cast")?
-                .call1((given, &wanted, rule))?
+                .call1((&given, &wanted, rule))?
                 .extract()?
         }
     };
     if !is_safe {
         return Err(PyTypeError::new_err(format!(
-            "an array of {} is not {}; convert it with astype",
-            array.getattr("dtype")?,
+            "an array of {given} is not {}; convert it with astype",
             with_article(data_type)
         )));
     }
     let named = PyDict::new(py);
     named.set_item("dtype", wanted)?;
-    let contiguous = numpy
-        .getattr("ascontiguousarray")?
-        .call((array,), Some(&named))?;
+    named.set_item("order", "C")?;
+    let contiguous = numpy.getattr("asarray")?.call((&array,), Some(&named))?;
+    let equal = numpy.getattr("array_equal")?;
+    if must_compare && !equal.call1((&array, &contiguous))?.is_truthy()? {
+        return Err(out_of_range(object, data_type));
+    }
     Ok(contiguous.cast_into()?)
 }
 

@@ -33,7 +33,8 @@ from ._errors import (
 )
 from ._records import Found, Step, VariableDefinition, Written, variable
 from ._records import enum_type as enum
-from ._sync.engine import Batch, Engine
+from ._sync.batch import Batch
+from ._sync.engine import Engine
 from ._sync.monitor import Callbacks, Monitor
 from ._sync.variable import Variable
 from ._trunkline import Block, Event, Handle, Reading

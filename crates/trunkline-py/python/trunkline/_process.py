@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import os
 
-generation = 0
-"""Number of forks between the first process and this one."""
+_forks = 0
+
+
+def forks() -> int:
+    """Returns the number of forks between the first process and this one."""
+    return _forks
 
 
 def _count() -> None:
-    global generation
-    generation += 1
+    global _forks
+    _forks += 1
 
 
 os.register_at_fork(after_in_child=_count)

@@ -6,6 +6,9 @@ import enum
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ._errors import BadQuality, NoValue
+from ._trunkline import Reading
+
 
 class VariableDefinition(NamedTuple):
     """The definition of a variable; made by `variable`."""
@@ -65,7 +68,7 @@ class Step(NamedTuple):
     next: str
 
 
-def enum_type(labels: str, name: str = "Label") -> type[enum.Enum]:
+def enum_type(labels: str, name: str = "Label") -> Any:
     """Returns an enum with these labels, separated by spaces, for `Engine.var`.
 
     >>> Mode = enum_type("OFF MANUAL AUTO")
@@ -73,3 +76,42 @@ def enum_type(labels: str, name: str = "Label") -> type[enum.Enum]:
     'AUTO'
     """
     return enum.Enum(name, {label: label for label in labels.split()})
+
+
+def plain(value: Any) -> Any:
+    """Returns the label of an enum member, and every other value unchanged."""
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+def checked_value(reading: Reading, of: type[Any] | None) -> Any:
+    """Returns the value of a reading that can be used.
+
+    Raises:
+        NoValue: The variable was never written.
+        BadQuality: The quality is bad.
+        TypeError: The value is not of the type `of`.
+    """
+    if not reading.has_value:
+        raise NoValue(
+            "the variable has no value yet",
+            name=reading.name,
+            hint="wait for its source, or write it",
+            code="no-value",
+        )
+    if reading.quality_bits & 3 > 1:
+        raise BadQuality(
+            f"the quality of the value is bad ({reading.reason})",
+            name=reading.name,
+            hint="use read() to get it with its quality",
+            code="bad-quality",
+        )
+    value = reading.value
+    if of is None or type(value) is of:
+        return value
+    if issubclass(of, enum.Enum):
+        return of(value)
+    if of is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, of):
+        return value
+    raise TypeError(f"{reading.name} is {type(value).__name__}, but this program expects {of.__name__}")

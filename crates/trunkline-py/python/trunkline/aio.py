@@ -7,7 +7,8 @@
 
 from __future__ import annotations
 
-from ._async.engine import AsyncBatch, AsyncEngine
+from ._async.batch import AsyncBatch
+from ._async.engine import AsyncEngine
 from ._async.monitor import AsyncCallbacks, AsyncMonitor
 from ._async.variable import AsyncVariable
 from ._connect import native_connection

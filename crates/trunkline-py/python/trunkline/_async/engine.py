@@ -7,21 +7,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from .. import _process
-from .._errors import BatchError, Closed, Error, NotFound
-from .._records import Found, Step, VariableDefinition, Written, definition_rows
-from .._trunkline import Connection, Handle, LocalEngine, Reading
+from .._errors import Error
+from .._records import (
+    Found,
+    Step,
+    VariableDefinition,
+    Written,
+    checked_value,
+    definition_rows,
+    plain,
+)
+from .._trunkline import Connection, LocalEngine, Reading
+from .batch import AsyncBatch
 from .monitor import AsyncCallbacks, AsyncMonitor
-from .variable import AsyncVariable, checked_value, plain
-from .waiting import Waiting
+from .requests import AsyncRequests, raise_failures
+from .variable import AsyncVariable
 
 T = TypeVar("T")
-
-HANDLES_MAX = 100_000
-"""Number of variables that a connection keeps open for later calls."""
-
-REOPEN_CODES = ("gone", "unknown-handle")
-"""Codes of errors after which a variable is opened again: it was replaced by another one."""
 
 
 class AsyncEngine:
@@ -38,13 +40,7 @@ class AsyncEngine:
     def __init__(
         self, connection: Connection, *, timeout: float = 5.0, owned: LocalEngine | None = None
     ) -> None:
-        self.timeout = timeout
-        self._connection = connection
-        self._owned = owned
-        self._waiting = Waiting()
-        self._handles: dict[str, Handle] = {}
-        self._is_closed = False
-        self._generation = _process.generation
+        self._requests = AsyncRequests(connection, timeout, owned)
 
     @classmethod
     def local(
@@ -89,30 +85,31 @@ class AsyncEngine:
         Raises:
             Disconnected: The connection is not up in time; the message has the cause.
         """
-        self._check()
-        return await self._call(self._connection.wait_connected(), timeout)
+        self._requests.check()
+        return await self._requests.call(self._requests.connection.wait_connected(), timeout)
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that calls wait for an answer unless they say otherwise."""
+        return self._requests.timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float) -> None:
+        self._requests.timeout = seconds
 
     @property
     def state(self) -> str:
         """The state of the connection: "connecting", "connected" or "closed"."""
-        return self._connection.state()[0]
+        return self._requests.connection.state()[0]
 
     @property
     def transport(self) -> str | None:
         """How the connection carries data, such as "shared memory"; `None` while it is down."""
-        return self._connection.transport()
+        return self._requests.connection.transport()
 
     def close(self) -> None:
         """Sends waiting data and closes the connection. Waiting calls raise `Closed`."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        if self._generation != _process.generation:
-            return
-        self._waiting.stop()
-        self._connection.close()
-        if self._owned is not None:
-            self._owned.stop()
+        self._requests.close()
 
     async def __aenter__(self) -> AsyncEngine:
         await self.wait_connected()
@@ -130,7 +127,7 @@ class AsyncEngine:
 
     def __getitem__(self, name: str) -> AsyncVariable[Any]:
         """Returns the variable of this name. Nothing is sent."""
-        return AsyncVariable(self, name)
+        return AsyncVariable(self._requests, name)
 
     def var(self, name: str, of: type[T]) -> AsyncVariable[T]:
         """Returns the variable of this name, with the type that the program expects.
@@ -138,12 +135,14 @@ class AsyncEngine:
         Args:
             of: `float`, `int`, `str`, ... or an `enum.Enum` whose values are the labels.
         """
-        return AsyncVariable(self, name, of)
+        return AsyncVariable(self._requests, name, of)
 
     @overload
     async def get(self, names: str, timeout: float | None = None) -> Any: ...
     @overload
-    async def get(self, names: Sequence[str], timeout: float | None = None) -> list[Any]: ...
+    async def get(
+        self, names: list[str] | tuple[str, ...], timeout: float | None = None
+    ) -> list[Any]: ...
     async def get(self, names: str | Sequence[str], timeout: float | None = None) -> Any:
         """Reads the value of a variable, or of many in one round trip.
 
@@ -152,8 +151,8 @@ class AsyncEngine:
             Error: As `get` of a variable, if there is one name.
         """
         if isinstance(names, str):
-            return checked_value(await self._read_one(names, timeout), None)
-        readings = await self._read_many(names, timeout)
+            return checked_value(await self._requests.read_one(names, timeout), None)
+        readings = await self._requests.read_many(names, timeout)
         values: list[Any] = []
         for reading in readings:
             try:
@@ -168,7 +167,7 @@ class AsyncEngine:
     async def read(self, names: str, timeout: float | None = None) -> Reading: ...
     @overload
     async def read(
-        self, names: Sequence[str], timeout: float | None = None
+        self, names: list[str] | tuple[str, ...], timeout: float | None = None
     ) -> list[Reading | Error]: ...
     async def read(self, names: str | Sequence[str], timeout: float | None = None) -> Any:
         """Reads variables with time and quality.
@@ -178,8 +177,8 @@ class AsyncEngine:
             failed.
         """
         if isinstance(names, str):
-            return await self._read_one(names, timeout)
-        return await self._read_many(names, timeout)
+            return await self._requests.read_one(names, timeout)
+        return await self._requests.read_many(names, timeout)
 
     @overload
     async def put(self, names: str, value: Any, timeout: float | None = None) -> Written: ...
@@ -198,8 +197,8 @@ class AsyncEngine:
             Error: As `put` of a variable, if there is one name.
         """
         if isinstance(names, str):
-            return await self._write_one(names, plain(value), "put", timeout)
-        written = await self._write_many(names, timeout)
+            return await self._requests.write_one(names, plain(value), "put", timeout)
+        written = await self._requests.write_many(names, timeout)
         return raise_failures(list(names), written)
 
     def batch(self, *, atomic: bool = False, timeout: float | None = None) -> AsyncBatch:
@@ -208,7 +207,7 @@ class AsyncEngine:
         Args:
             atomic: All writes or none, with one timestamp.
         """
-        return AsyncBatch(self, atomic, timeout)
+        return AsyncBatch(self._requests, atomic, timeout)
 
     async def flush(self, timeout: float | None = None) -> dict[str, int]:
         """Waits for the outcomes of all writes, those of `put_nowait` included.
@@ -216,8 +215,8 @@ class AsyncEngine:
         Returns:
             The counts of all writes of this connection by outcome.
         """
-        self._check()
-        return await self._call(self._connection.flush(), timeout)
+        self._requests.check()
+        return await self._requests.call(self._requests.connection.flush(), timeout)
 
     async def put_nowait(self, name: str, value: Any, life: float = 5.0) -> None:
         """Queues a write and returns at once. `flush` waits for its outcome.
@@ -225,15 +224,15 @@ class AsyncEngine:
         Args:
             life: Seconds that the write waits for a connection before it is cancelled.
         """
-        handle = await self._open_one(name, None)
-        self._connection.write_untracked([handle], [plain(value)], life)
+        handle = await self._requests.open_one(name, None)
+        self._requests.connection.write_untracked([handle], [plain(value)], life)
 
     async def snapshot(
         self, names: Sequence[str], timeout: float | None = None
     ) -> list[Reading | Error]:
         """Reads up to 4,096 variables at one instant."""
-        handles = await self._open_all(names, timeout)
-        answer = await self._call(self._connection.snapshot(handles), timeout)
+        handles = await self._requests.open_all(names, timeout)
+        answer = await self._requests.call(self._requests.connection.snapshot(handles), timeout)
         return answer[3]
 
     # --- updates ---------------------------------------------------------
@@ -258,16 +257,15 @@ class AsyncEngine:
             only_changes: Leave out updates with the same value and quality.
             max_age: Age in seconds above which readings are stale.
         """
-        self._check()
         given = [names] if isinstance(names, str) else list(names)
-        subscription = self._connection.subscribe(
+        return AsyncMonitor(
+            self._requests,
             given,
             contract,
-            is_async=self._waiting.is_async,
+            events=events,
             only_changes=only_changes,
             max_age=max_age,
         )
-        return AsyncMonitor(self, subscription, events=events)
 
     def subscribe(
         self,
@@ -288,14 +286,14 @@ class AsyncEngine:
         self, pattern: str = "**", limit: int | None = None, timeout: float | None = None
     ) -> list[Found]:
         """Returns the variables whose names match a pattern, such as `rack1/**`."""
-        self._check()
-        found = await self._call(self._connection.find(pattern, limit), timeout)
+        self._requests.check()
+        found = await self._requests.call(self._requests.connection.find(pattern, limit), timeout)
         return [Found(*one) for one in found]
 
     async def why(self, name: str, timeout: float | None = None) -> list[Step]:
         """Explains why a variable does not update, step by step from its source to this program."""
-        self._check()
-        return [Step(*one) for one in await self._call(self._connection.why(name), timeout)]
+        self._requests.check()
+        return [Step(*one) for one in await self._requests.call(self._requests.connection.why(name), timeout)]
 
     # --- libraries -------------------------------------------------------
 
@@ -317,9 +315,9 @@ class AsyncEngine:
         Returns:
             The numbers of variables `added`, `changed`, `kept` and `removed`.
         """
-        self._check()
-        call = self._connection.deploy(library, definition_rows(variables), replace)
-        return await self._call(call, timeout)
+        self._requests.check()
+        call = self._requests.connection.deploy(library, definition_rows(variables), replace)
+        return await self._requests.call(call, timeout)
 
     async def undeploy(
         self, library: str, *, force: bool = False, timeout: float | None = None
@@ -329,206 +327,13 @@ class AsyncEngine:
         Args:
             force: Also while its variables have subscribers, which are notified.
         """
-        self._check()
-        return await self._call(self._connection.undeploy(library, force), timeout)
+        self._requests.check()
+        return await self._requests.call(self._requests.connection.undeploy(library, force), timeout)
 
     @property
     def addresses(self) -> list[str]:
         """The addresses at which an engine of this process listens; empty for other engines."""
-        return [] if self._owned is None else self._owned.addresses()
-
-    # --- inside ----------------------------------------------------------
-
-    def _check(self) -> None:
-        if self._is_closed:
-            raise Closed("the connection was closed by this program", code="closed")
-        if self._generation != _process.generation:
-            raise Error(
-                "this connection belongs to the parent process",
-                hint="connect again in the process that was forked",
-                code="forked",
-            )
-
-    async def _call(self, call: Any, timeout: float | None) -> Any:
-        return await self._waiting.call(call, self.timeout if timeout is None else timeout)
-
-    async def _open(
-        self, names: Sequence[str], timeout: float | None, with_readings: bool
-    ) -> list[Any]:
-        answers = await self._call(self._connection.open(list(names), with_readings), timeout)
-        for name, answer in zip(names, answers):
-            if not isinstance(answer, Exception) and len(self._handles) < HANDLES_MAX:
-                self._handles[name] = answer[0]
-        return answers
-
-    async def _open_one(self, name: str, timeout: float | None) -> Handle:
-        self._check()
-        handle = self._handles.get(name)
-        if handle is None:
-            answer = (await self._open([name], timeout, False))[0]
-            if isinstance(answer, Exception):
-                raise answer
-            handle = answer[0]
-        return handle
-
-    async def _open_all(self, names: Sequence[str], timeout: float | None) -> list[Handle]:
-        """Opens all names; raises the first failure."""
-        self._check()
-        missing = [name for name in names if name not in self._handles]
-        opened: dict[str, Handle] = {}
-        if missing:
-            for name, answer in zip(missing, await self._open(missing, timeout, False)):
-                if isinstance(answer, Exception):
-                    raise answer
-                opened[name] = answer[0]
-        return [opened.get(name) or self._handles[name] for name in names]
-
-    async def _read_one(self, name: str, timeout: float | None) -> Reading:
-        self._check()
-        handle = self._handles.get(name)
-        if handle is not None:
-            answer = (await self._call(self._connection.read([handle]), timeout))[0]
-            if not isinstance(answer, Error) or answer.code not in REOPEN_CODES:
-                return raise_failure(answer)
-            self._handles.pop(name, None)
-        answer = (await self._open([name], timeout, True))[0]
-        if isinstance(answer, Exception):
-            raise answer
-        if answer[1] is None:
-            return raise_failure((await self._call(self._connection.read([answer[0]]), timeout))[0])
-        return answer[1]
-
-    async def _read_many(self, names: Sequence[str], timeout: float | None) -> list[Any]:
-        self._check()
-        results: dict[str, Any] = {}
-        known = [name for name in names if name in self._handles]
-        if known:
-            handles = [self._handles[name] for name in known]
-            for name, answer in zip(known, await self._call(self._connection.read(handles), timeout)):
-                if isinstance(answer, Error) and answer.code in REOPEN_CODES:
-                    self._handles.pop(name, None)
-                else:
-                    results[name] = answer
-        missing = [name for name in names if name not in results]
-        if missing:
-            for name, answer in zip(missing, await self._open(missing, timeout, True)):
-                results[name] = answer if isinstance(answer, Exception) else answer[1]
-        return [results[name] for name in names]
-
-    async def _write_one(
-        self,
-        name: str,
-        value: Any,
-        verb: str,
-        timeout: float | None,
-        *,
-        ts_ns: int | None = None,
-        expect: Reading | None = None,
-    ) -> Written:
-        expected = None if expect is None else (expect.epoch, expect.seq)
-        handle = await self._open_one(name, timeout)
-        for _ in range(2):
-            call = self._connection.write(
-                [handle], [value], verb=verb, ts_ns=ts_ns, expected=expected
-            )
-            answer = (await self._call(call, timeout))[0]
-            if not isinstance(answer, Error) or answer.code not in REOPEN_CODES:
-                break
-            self._handles.pop(name, None)
-            handle = await self._open_one(name, timeout)
-        return Written(*raise_failure(answer))
-
-    async def _write_many(
-        self, values: Mapping[str, Any], timeout: float | None, atomic: bool = False
-    ) -> list[Any]:
-        self._check()
-        names = list(values)
-        results: dict[str, Any] = {}
-        missing = [name for name in names if name not in self._handles]
-        opened: dict[str, Handle] = {}
-        if missing:
-            for name, answer in zip(missing, await self._open(missing, timeout, False)):
-                if isinstance(answer, Exception):
-                    results[name] = answer
-                else:
-                    opened[name] = answer[0]
-        if atomic and results:
-            return [results.get(name, not_tried(name)) for name in names]
-        ready = [name for name in names if name not in results]
-        handles = [opened.get(name) or self._handles[name] for name in ready]
-        plain_values = [plain(values[name]) for name in ready]
-        if atomic:
-            answers = (await self._call(self._connection.write_group(handles, plain_values), timeout))[2]
-        else:
-            call = self._connection.write(handles, plain_values, verb="put")
-            answers = await self._call(call, timeout)
-        for name, answer in zip(ready, answers):
-            results[name] = answer if isinstance(answer, Exception) else Written(*answer)
-        return [results[name] for name in names]
-
-    def _describe_known(self, name: str) -> str:
-        handle = self._handles.get(name)
-        if handle is None:
-            return ""
-        units = f", {handle.units}" if handle.units else ""
-        return f", {handle.data_type}{units}"
+        return self._requests.addresses()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.state})"
-
-
-class AsyncBatch:
-    """Writes that are carried out together at the end of a `with` block."""
-
-    def __init__(self, engine: AsyncEngine, atomic: bool, timeout: float | None) -> None:
-        self._engine = engine
-        self._atomic = atomic
-        self._timeout = timeout
-        self._values: dict[str, Any] = {}
-        self.outcomes: list[Any] = []
-        """One `Written` or exception for each write, in order; empty until the block has ended."""
-
-    def put(self, name: str, value: Any) -> None:
-        """Adds a write. A second write of the same variable replaces the first one."""
-        self._values.pop(name, None)
-        self._values[name] = value
-
-    async def __aenter__(self) -> AsyncBatch:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is not None or not self._values:
-            return
-        self.outcomes = await self._engine._write_many(self._values, self._timeout, self._atomic)
-        raise_failures(list(self._values), self.outcomes)
-
-
-def not_tried(name: str) -> Error:
-    """Returns the error of a write of a group that was refused because of another one."""
-    return NotFound("not written, because another variable of the group does not exist", name=name)
-
-
-def raise_failure(result: Any) -> Any:
-    """Returns a result; raises it if it is an exception."""
-    if isinstance(result, Exception):
-        raise result
-    return result
-
-
-def raise_failures(names: Sequence[str], results: list[Any]) -> list[Any]:
-    """Returns results.
-
-    Raises:
-        BatchError: Some of them are exceptions.
-    """
-    errors = {
-        name: result for name, result in zip(names, results) if isinstance(result, Exception)
-    }
-    if errors:
-        raise BatchError(results, errors)
-    return results

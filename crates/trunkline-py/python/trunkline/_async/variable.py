@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
-from .._errors import BadQuality, NoValue
-from .._records import Written
+from .._records import Written, checked_value, plain
 from .._trunkline import Handle, Reading
-
-if TYPE_CHECKING:
-    from .engine import AsyncEngine
-    from .monitor import AsyncCallbacks, AsyncMonitor
+from .monitor import AsyncCallbacks, AsyncMonitor
+from .requests import AsyncRequests
 
 T = TypeVar("T")
 
@@ -20,8 +16,8 @@ T = TypeVar("T")
 class AsyncVariable(Generic[T]):
     """A variable, by its name. Nothing is sent until a method needs the engine."""
 
-    def __init__(self, engine: AsyncEngine, name: str, of: type[T] | None = None) -> None:
-        self._engine = engine
+    def __init__(self, requests: AsyncRequests, name: str, of: type[T] | None = None) -> None:
+        self._requests = requests
         self._of = of
         self.name = name
         """Full name of the variable."""
@@ -42,7 +38,7 @@ class AsyncVariable(Generic[T]):
             TimedOut: No answer arrived in time.
             Disconnected: There is no connection.
         """
-        reading = await self._engine._read_one(self.name, timeout)
+        reading = await self._requests.read_one(self.name, timeout)
         return cast(T, checked_value(reading, self._of))
 
     async def read(self, timeout: float | None = None) -> Reading:
@@ -51,7 +47,7 @@ class AsyncVariable(Generic[T]):
         Raises:
             NotFound, TimedOut, Disconnected: As `get`.
         """
-        return await self._engine._read_one(self.name, timeout)
+        return await self._requests.read_one(self.name, timeout)
 
     async def put(
         self,
@@ -75,87 +71,48 @@ class AsyncVariable(Generic[T]):
             TypeError, ValueError, OverflowError: `value` is not of the variable's type.
             NotFound, TimedOut, Disconnected: As `get`; nothing was written.
         """
-        return await self._engine._write_one(
+        return await self._requests.write_one(
             self.name, plain(value), "put", timeout, ts_ns=ts_ns, expect=expect
         )
 
     async def set(self, value: T, timeout: float | None = None) -> Written:
         """Writes the engine's value only. It is not passed on to the variable's source."""
-        return await self._engine._write_one(self.name, plain(value), "set", timeout)
+        return await self._requests.write_one(self.name, plain(value), "set", timeout)
 
     async def send(self, timeout: float | None = None) -> Written:
         """Passes the current value on to the variable's source."""
-        return await self._engine._write_one(self.name, None, "send", timeout)
+        return await self._requests.write_one(self.name, None, "send", timeout)
 
     async def request(self, timeout: float | None = None) -> Written:
         """Asks the variable's source for a fresh value, and waits until it was read."""
-        return await self._engine._write_one(self.name, None, "request", timeout)
+        return await self._requests.write_one(self.name, None, "request", timeout)
 
     async def force(self, value: T, timeout: float | None = None) -> Written:
         """Forces the value, whatever the source and other writers write."""
-        return await self._engine._write_one(self.name, plain(value), "force", timeout)
+        return await self._requests.write_one(self.name, plain(value), "force", timeout)
 
     async def unforce(self, timeout: float | None = None) -> Written:
         """Ends forcing. The variable shows the value of its source again."""
-        return await self._engine._write_one(self.name, None, "unforce", timeout)
+        return await self._requests.write_one(self.name, None, "unforce", timeout)
 
     async def describe(self, timeout: float | None = None) -> Handle:
         """Returns what is configured: type, units, range, description, access, labels."""
-        return await self._engine._open_one(self.name, timeout)
+        return await self._requests.open_one(self.name, timeout)
 
     def monitor(
         self, contract: str = "last:1000", *, events: bool = False, only_changes: bool = False
     ) -> AsyncMonitor:
         """Follows the updates; see `monitor` of the engine object."""
-        return self._engine.monitor(
-            [self.name], contract, events=events, only_changes=only_changes
+        return AsyncMonitor(
+            self._requests, [self.name], contract, events=events, only_changes=only_changes
         )
 
     def subscribe(
         self, function: Callable[[Any], object], contract: str = "last:1000"
     ) -> AsyncCallbacks:
         """Calls a function for each update; see `subscribe` of the engine object."""
-        return self._engine.subscribe([self.name], function, contract)
+        return AsyncCallbacks(self.monitor(contract), function)
 
     def __repr__(self) -> str:
-        about = self._engine._describe_known(self.name)
+        about = self._requests.describe_known(self.name)
         return f"{type(self).__name__}({self.name!r}{about})"
-
-
-def plain(value: Any) -> Any:
-    """Returns the label of an enum member, and every other value unchanged."""
-    return value.value if isinstance(value, enum.Enum) else value
-
-
-def checked_value(reading: Reading, of: type[Any] | None) -> Any:
-    """Returns the value of a reading that can be used.
-
-    Raises:
-        NoValue: The variable was never written.
-        BadQuality: The quality is bad.
-        TypeError: The value is not of the type `of`.
-    """
-    if not reading.has_value:
-        raise NoValue(
-            "the variable has no value yet",
-            name=reading.name,
-            hint="wait for its source, or write it",
-            code="no-value",
-        )
-    if reading.quality_bits & 3 > 1:
-        raise BadQuality(
-            f"the quality of the value is bad ({reading.reason})",
-            name=reading.name,
-            hint="use read() to get it with its quality",
-            code="bad-quality",
-        )
-    value = reading.value
-    if of is None or type(value) is of:
-        return value
-    if issubclass(of, enum.Enum):
-        return of(value)
-    if of is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, of):
-        return value
-    raise TypeError(f"{reading.name} is {type(value).__name__}, but this program expects {of.__name__}")

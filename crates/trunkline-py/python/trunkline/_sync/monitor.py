@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Callable
+from collections.abc import Iterator, Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._errors import Closed
-from .._trunkline import Block, Event, Reading, Subscription
+from .._trunkline import Block, Event, Reading
+from .requests import Requests
 from .waiting import Background, monotonic
-
-if TYPE_CHECKING:
-    from .engine import Engine
 
 
 class Monitor:
@@ -24,10 +22,24 @@ class Monitor:
     """
 
     def __init__(
-        self, engine: Engine, subscription: Subscription, *, events: bool = False
+        self,
+        requests: Requests,
+        names: Sequence[str],
+        contract: str,
+        *,
+        events: bool = False,
+        only_changes: bool = False,
+        max_age: float | None = None,
     ) -> None:
-        self._engine = engine
-        self._subscription = subscription
+        requests.check()
+        self._requests = requests
+        self._subscription = requests.connection.subscribe(
+            names,
+            contract,
+            is_async=requests.waiting.is_async,
+            only_changes=only_changes,
+            max_age=max_age,
+        )
         self._events = events
         self._is_closed = False
         self.lost = 0
@@ -41,7 +53,7 @@ class Monitor:
             item = self._subscription.pop()
             if item is None:
                 self._check()
-                self._engine._waiting.next(self._subscription, None)
+                self._requests.waiting.next(self._subscription, None)
                 continue
             item = self._select(item)
             if item is not None:
@@ -65,7 +77,7 @@ class Monitor:
             if item is None:
                 self._check()
                 left = None if deadline is None else max(deadline - monotonic(), 0.0)
-                if not self._engine._waiting.next(self._subscription, left):
+                if not self._requests.waiting.next(self._subscription, left):
                     return None
                 continue
             item = self._select(item)
@@ -86,7 +98,7 @@ class Monitor:
             item = self._subscription.pop_block()
             if item is None:
                 self._check()
-                self._engine._waiting.next(self._subscription, None)
+                self._requests.waiting.next(self._subscription, None)
             elif isinstance(item, Block):
                 yield item
             else:
@@ -105,7 +117,7 @@ class Monitor:
         return None
 
     def _check(self) -> None:
-        if self._is_closed or self._engine._is_closed:
+        if self._is_closed or self._requests.is_closed:
             raise Closed("the monitor was closed", code="closed")
 
     def close(self) -> None:
