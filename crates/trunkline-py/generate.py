@@ -22,6 +22,7 @@ NAMES = {
     "AsyncBatch": "Batch",
     "AsyncCallbacks": "Callbacks",
     "AsyncEngine": "Engine",
+    "AsyncLease": "Lease",
     "AsyncMonitor": "Monitor",
     "AsyncRequests": "Requests",
     "AsyncVariable": "Variable",

@@ -8,16 +8,20 @@ use pyo3::types::{PyDict, PyList, PyString};
 use trunkline::polled;
 use trunkline::proto::{Fault, LibraryReport, WhyVerdict};
 use trunkline::types::definition::Properties;
-use trunkline::types::{Access, Contract, Quality, Timestamp};
+use trunkline::types::{Access, Contract, Pattern, Quality, Timestamp};
 use trunkline::{
-    Client, ConnectOptions, ConnectionState, ContextError, Contexts, Found, GroupOutcome, NotTried,
-    OpenOptions, Opened, SubscribeOptions, VariableRef, Write, WriteMode, WriteOutcome, aio,
+    Client, ConnectOptions, ConnectionState, ContextError, Contexts, Found, GroupOutcome,
+    LeaseTerms, LeaseVerb, NotTried, OpenOptions, Opened, PatternSet, SubscribeOptions,
+    VariableRef, Write, WriteMode, WriteOutcome, aio,
 };
 
+use crate::alarms;
 use crate::call::{Call, duration};
 use crate::definitions;
 use crate::errors;
-use crate::reading::{Reading, Source};
+use crate::history;
+use crate::pattern_subscription::PatternSubscription;
+use crate::reading::{Parts, Reading, Source};
 use crate::subscription::Subscription;
 use crate::values;
 
@@ -320,6 +324,93 @@ impl Connection {
         })
     }
 
+    /// Queries a page of the history. `form` is "rows", "last", "total", "points", "buckets",
+    /// "interpolated" or "stepped"; `width` is the number of points, or nanoseconds.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "they are the arguments of Python"
+    )]
+    fn history(
+        &self,
+        py: Python<'_>,
+        patterns: Vec<String>,
+        since_ns: Option<i64>,
+        until_ns: Option<i64>,
+        form: &str,
+        width: u64,
+        from: Option<Bound<'_, history::Cursor>>,
+    ) -> PyResult<Call> {
+        let query = history::query(&patterns, since_ns, until_ns, form, width, from.as_ref())?;
+        Call::new(py, self.polled.history(query), |py, page| {
+            history::page(py, &page)
+        })
+    }
+
+    /// Queries alarms. The answer has a dictionary for each of them.
+    fn alarms(
+        &self,
+        py: Python<'_>,
+        pattern: Option<&str>,
+        area: &str,
+        priority_min: u16,
+        states: Vec<String>,
+    ) -> PyResult<Call> {
+        let query = alarms::query(pattern, area, priority_min, &states)?;
+        Call::new(py, self.polled.alarms(query), |py, found| {
+            alarms::statuses(py, &found)
+        })
+    }
+
+    /// Applies an action to alarms. The answer has the new state or an exception for each of them.
+    fn act_on_alarms(
+        &self,
+        py: Python<'_>,
+        of: Vec<(String, String)>,
+        action: &str,
+        comment: &str,
+        seconds: f64,
+    ) -> PyResult<Call> {
+        let action = alarms::action(action, seconds)?;
+        let call = self
+            .polled
+            .act_on_alarms(alarms::names(of.clone()), action, comment);
+        Call::new(py, call, move |py, results| {
+            alarms::results(py, &of, results)
+        })
+    }
+
+    /// Acquires, renews or releases leases. The answer has the seconds or an exception for each variable.
+    fn lease(
+        &self,
+        py: Python<'_>,
+        handles: Vec<Py<Handle>>,
+        verb: &str,
+        seconds: f64,
+    ) -> PyResult<Call> {
+        let verb = match verb {
+            "acquire" => LeaseVerb::Acquire,
+            "renew" => LeaseVerb::Renew,
+            "release" => LeaseVerb::Release,
+            other => return Err(invalid(format!("there is no verb {other:?}"))),
+        };
+        let terms = LeaseTerms {
+            verb,
+            duration: duration(seconds),
+            expected: Vec::new(),
+        };
+        let call = self.polled.lease(&variables(&handles), terms);
+        Call::new(py, call, move |py, leases| {
+            let answers = PyList::empty(py);
+            for (handle, lease) in handles.iter().zip(leases) {
+                match lease {
+                    Ok(lease) => answers.append(lease.duration.as_secs_f64())?,
+                    Err(fault) => answers.append(fault_of(py, handle, &fault))?,
+                }
+            }
+            Ok(answers.into_any().unbind())
+        })
+    }
+
     /// Deploys a library. The answer has the numbers of variables by what became of them.
     fn deploy(
         &self,
@@ -377,6 +468,52 @@ impl Connection {
         subscribed.map_err(|error| errors::of_call(py, &error))
     }
 
+    /// Subscribes to the variables that match patterns, and to those that appear later.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "they are the arguments of Python"
+    )]
+    fn subscribe_patterns(
+        &self,
+        py: Python<'_>,
+        patterns: Vec<String>,
+        excluded: Vec<String>,
+        contract: &str,
+        is_async: bool,
+        only_changes: bool,
+        max_age: Option<f64>,
+    ) -> PyResult<PatternSubscription> {
+        let parse = |patterns: &[String]| -> PyResult<Vec<Pattern>> {
+            let parsed = patterns
+                .iter()
+                .map(|text| Pattern::parse(text).map_err(invalid));
+            parsed.collect()
+        };
+        let contract: Contract = contract.parse().map_err(invalid)?;
+        let (patterns, excluded) = (parse(&patterns)?, parse(&excluded)?);
+        let set = PatternSet {
+            names: &[],
+            patterns: &patterns,
+            excluded: &excluded,
+        };
+        let options = SubscribeOptions {
+            only_changes,
+            max_age: max_age.map(duration),
+            ..SubscribeOptions::default()
+        };
+        let subscribed = match is_async {
+            true => {
+                let subscription = self.aio.subscribe_patterns(&set, contract, options);
+                subscription.map(PatternSubscription::of_aio)
+            }
+            false => {
+                let subscription = self.blocking.subscribe_patterns(&set, contract, options);
+                subscription.map(PatternSubscription::of_blocking)
+            }
+        };
+        subscribed.map_err(|error| errors::of_call(py, &error))
+    }
+
     /// Sends waiting data and closes the connection.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.blocking.close());
@@ -413,7 +550,7 @@ fn handle(py: Python<'_>, name: &str, opened: Opened) -> PyResult<(Handle, Optio
     let source = Source::new(py, name, units, opened.data_type.clone());
     let reading = opened.reading.as_ref();
     let reading = reading
-        .map(|reading| Reading::of_reading(py, &source, reading))
+        .map(|reading| Reading::new(py, &source, &Parts::of(reading)))
         .transpose()?;
     let handle = Handle {
         variable: opened.variable,
@@ -438,7 +575,11 @@ fn readings_of(
     for (handle, reading) in handles.iter().zip(readings) {
         match reading {
             Ok(reading) => {
-                answers.append(Reading::of_reading(py, &handle.get().source, &reading)?)?;
+                answers.append(Reading::new(
+                    py,
+                    &handle.get().source,
+                    &Parts::of(&reading),
+                )?)?;
             }
             Err(fault) => answers.append(fault_of(py, handle, &fault))?,
         }

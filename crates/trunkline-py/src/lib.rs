@@ -16,16 +16,20 @@
 //! - `errors`: exceptions for faults.
 //! - `values`: values of variables as Python objects, and back.
 //! - `reading`: readings, and blocks of readings as NumPy arrays.
+//! - `alarms`, `history`: alarms and recorded values.
 //! - `connection`: the verbs of a client.
 //! - `definitions`: definitions of libraries.
-//! - `subscription`: subscriptions and their events.
+//! - `subscription`, `pattern_subscription`: subscriptions and their events.
 //! - `local_engine`: an engine in the process of the Python program.
 
+mod alarms;
 mod call;
 mod connection;
 mod definitions;
 mod errors;
+mod history;
 mod local_engine;
+mod pattern_subscription;
 mod reading;
 mod subscription;
 mod values;
@@ -40,7 +44,11 @@ mod _trunkline {
     #[pymodule_export]
     use crate::connection::{Connection, Handle, default_url};
     #[pymodule_export]
+    use crate::history::{Cursor, parse_time};
+    #[pymodule_export]
     use crate::local_engine::LocalEngine;
+    #[pymodule_export]
+    use crate::pattern_subscription::PatternSubscription;
     #[pymodule_export]
     use crate::reading::{Block, Reading};
     #[pymodule_export]

@@ -1,6 +1,6 @@
 //! Readings, and blocks of readings as NumPy arrays.
 
-use numpy::{PyArray1, PyArrayMethods};
+use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 use trunkline::types::{DataType, Lost, Quality, Reason, Timestamp, Value};
@@ -66,7 +66,7 @@ impl Source {
 }
 
 /// The parts of a reading, from wherever it comes.
-struct Parts<'a> {
+pub(crate) struct Parts<'a> {
     value: &'a Value,
     source_timestamp: Timestamp,
     engine_timestamp: Timestamp,
@@ -77,13 +77,47 @@ struct Parts<'a> {
     own: bool,
 }
 
-impl Reading {
-    pub(crate) fn of_reading(
-        py: Python<'_>,
-        source: &Source,
-        reading: &types::Reading,
-    ) -> PyResult<Self> {
-        let parts = Parts {
+/// A reading of an item of a subscription.
+pub(crate) trait ItemReading {
+    /// Index of the item.
+    fn item(&self) -> u32;
+
+    fn parts(&self) -> Parts<'_>;
+}
+
+impl ItemReading for BatchReading {
+    fn item(&self) -> u32 {
+        BatchReading::item(self)
+    }
+
+    #[inline]
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            value: self.value(),
+            source_timestamp: self.source_timestamp(),
+            engine_timestamp: self.engine_timestamp(),
+            quality: self.quality(),
+            position: self.position(),
+            lost: self.lost(),
+            stale: self.stale(),
+            own: self.own(),
+        }
+    }
+}
+
+impl ItemReading for (u32, types::Reading) {
+    fn item(&self) -> u32 {
+        self.0
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts::of(&self.1)
+    }
+}
+
+impl<'a> Parts<'a> {
+    pub(crate) fn of(reading: &'a types::Reading) -> Self {
+        Self {
             value: &reading.sample.value,
             source_timestamp: reading.sample.source_timestamp,
             engine_timestamp: reading.sample.engine_timestamp,
@@ -92,29 +126,12 @@ impl Reading {
             lost: reading.lost,
             stale: reading.stale,
             own: reading.own,
-        };
-        Self::new(py, source, &parts)
+        }
     }
+}
 
-    pub(crate) fn of_batch(
-        py: Python<'_>,
-        source: &Source,
-        reading: &BatchReading,
-    ) -> PyResult<Self> {
-        let parts = Parts {
-            value: reading.value(),
-            source_timestamp: reading.source_timestamp(),
-            engine_timestamp: reading.engine_timestamp(),
-            quality: reading.quality(),
-            position: reading.position(),
-            lost: reading.lost(),
-            stale: reading.stale(),
-            own: reading.own(),
-        };
-        Self::new(py, source, &parts)
-    }
-
-    fn new(py: Python<'_>, source: &Source, parts: &Parts<'_>) -> PyResult<Self> {
+impl Reading {
+    pub(crate) fn new(py: Python<'_>, source: &Source, parts: &Parts<'_>) -> PyResult<Self> {
         Ok(Self {
             name: source.name.clone_ref(py),
             value: values::to_python(py, parts.value, &source.data_type)?,
@@ -252,44 +269,54 @@ impl Block {
 }
 
 impl Block {
-    /// Copies readings into columns. `types` has the type of each item, `None` if it is not known.
-    pub(crate) fn of_batch(
+    /// Copies readings into columns. `source` returns what is known about an item.
+    pub(crate) fn new<'a, R: ItemReading>(
         py: Python<'_>,
         names: Py<PyList>,
-        sources: &[Option<Source>],
-        readings: &[BatchReading],
+        source: impl Fn(u32) -> Option<&'a Source>,
+        readings: &[R],
     ) -> PyResult<Self> {
-        let of = |reading: &BatchReading| reading.item();
-        let lost = |reading: &BatchReading| reading.lost().count().unwrap_or(u64::MAX);
+        let type_of = |index: usize| {
+            let source = readings
+                .get(index)
+                .and_then(|reading| source(reading.item()));
+            source.map_or(&DataType::Bool, |source| &source.data_type)
+        };
+        let values: Vec<&Value> = readings
+            .iter()
+            .map(|reading| reading.parts().value)
+            .collect();
         Ok(Self {
             names,
-            item: column(py, readings, of),
-            value: value_column(py, sources, readings)?,
+            item: column(py, readings, |reading| reading.item()),
+            value: value_column(py, &values, type_of)?,
             ts_ns: column(py, readings, |reading| {
-                reading.source_timestamp().as_nanos()
+                reading.parts().source_timestamp.as_nanos()
             }),
-            quality_bits: column(py, readings, |reading| reading.quality().to_bits()),
-            seq: column(py, readings, |reading| reading.position().sequence),
-            lost: column(py, readings, lost),
+            quality_bits: column(py, readings, |reading| reading.parts().quality.to_bits()),
+            seq: column(py, readings, |reading| reading.parts().position.sequence),
+            lost: column(py, readings, |reading| {
+                reading.parts().lost.count().unwrap_or(u64::MAX)
+            }),
         })
     }
 }
 
-fn column<T: numpy::Element>(
+fn column<R: ItemReading, T: numpy::Element>(
     py: Python<'_>,
-    readings: &[BatchReading],
-    of: impl Fn(&BatchReading) -> T,
+    readings: &[R],
+    of: impl Fn(&R) -> T,
 ) -> Py<PyAny> {
     let column: Vec<T> = readings.iter().map(of).collect();
     PyArray1::from_vec(py, column).into_any().unbind()
 }
 
-/// Builds the column if all values have the variant, which is the type of the first one.
+/// Builds the column if all values have the variant, which is that of the first one.
 macro_rules! of_one_type {
-    ($py:expr, $readings:expr, $($variant:ident)*) => {
-        match $readings.first().map(BatchReading::value) {
+    ($py:expr, $values:expr, $($variant:ident)*) => {
+        match $values.first() {
             $(Some(Value::$variant(_)) => {
-                let values = $readings.iter().map(|reading| match reading.value() {
+                let values = $values.iter().map(|value| match value {
                     Value::$variant(value) => Some(*value),
                     _ => None,
                 });
@@ -301,33 +328,31 @@ macro_rules! of_one_type {
     };
 }
 
-fn value_column(
+/// Returns values as an array: of their type if all have the same type of numbers, `float64` if they
+/// are numbers of several types that fit, and otherwise objects. `type_of` returns the type of the
+/// value at an index.
+pub(crate) fn value_column<'a>(
     py: Python<'_>,
-    sources: &[Option<Source>],
-    readings: &[BatchReading],
+    values: &[&Value],
+    type_of: impl Fn(usize) -> &'a DataType,
 ) -> PyResult<Py<PyAny>> {
-    if let Some(column) = of_one_type!(py, readings, F64 F32 I64 I32 I16 I8 U64 U32 U16 U8 Bool) {
+    if let Some(column) = of_one_type!(py, values, F64 F32 I64 I32 I16 I8 U64 U32 U16 U8 Bool) {
         return Ok(column);
     }
-    let numbers: Option<Vec<f64>> = readings.iter().map(number).collect();
+    let numbers: Option<Vec<f64>> = values.iter().map(|value| number(value)).collect();
     if let Some(numbers) = numbers {
         return Ok(PyArray1::from_vec(py, numbers).into_any().unbind());
     }
-    let mut objects = Vec::with_capacity(readings.len());
-    for reading in readings {
-        let source = sources
-            .get(reading.item() as usize)
-            .and_then(Option::as_ref);
-        let data_type = source.map_or(&DataType::Bool, |source| &source.data_type);
-        objects.push(values::to_python(py, reading.value(), data_type)?);
+    let mut objects = Vec::with_capacity(values.len());
+    for (index, value) in values.iter().enumerate() {
+        objects.push(values::to_python(py, value, type_of(index))?);
     }
-    let column = PyArray1::from_vec(py, objects);
-    Ok(column.reshape([readings.len()])?.into_any().unbind())
+    Ok(PyArray1::from_vec(py, objects).into_any().unbind())
 }
 
 /// Returns a number without loss; `None` for integers of 64 bits and for values of other kinds.
-fn number(reading: &BatchReading) -> Option<f64> {
-    match reading.value() {
+fn number(value: &Value) -> Option<f64> {
+    match value {
         Value::F64(value) => Some(*value),
         Value::F32(value) => Some(f64::from(*value)),
         Value::I8(value) => Some(f64::from(*value)),

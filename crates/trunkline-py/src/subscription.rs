@@ -13,16 +13,16 @@ use trunkline::{Batch, Item, aio};
 
 use crate::call::duration;
 use crate::errors;
-use crate::reading::{Block, Reading, Source};
+use crate::reading::{Block, ItemReading, Reading, Source};
 use crate::wake::WakeQueue;
 
 /// Readings that are taken from the connection at a time.
-const READINGS_MAX: usize = 4096;
+pub(crate) const READINGS_MAX: usize = 4096;
 
 /// A change of the connection, or the fault or end of an item.
 #[pyclass(frozen, get_all)]
 pub(crate) struct Event {
-    /// "connected", "disconnected", "failed" or "ended".
+    /// "connected", "disconnected", "failed" or "ended"; for patterns also "appeared" and "gone".
     kind: &'static str,
     /// Name of the variable that the event is about; `None` for the connection.
     name: Option<String>,
@@ -30,6 +30,86 @@ pub(crate) struct Event {
     error: Option<Py<PyAny>>,
     /// Number of updates that will not arrive; `None` if it is unknown or if nothing was lost.
     lost: Option<u64>,
+}
+
+impl Event {
+    /// Converts an event; `None` for a reading. `name` returns the name of an item.
+    pub(crate) fn of(
+        py: Python<'_>,
+        event: &trunkline::Event,
+        name: impl Fn(u32) -> Option<String>,
+    ) -> Option<Self> {
+        use trunkline::Event as E;
+        Some(match event {
+            E::Connected { .. } => Event {
+                kind: "connected",
+                name: None,
+                error: None,
+                lost: None,
+            },
+            E::Disconnected { cause, .. } => {
+                let cause = cause.to_string();
+                let error = errors::new(py, "Disconnected", "not-connected", &cause, None);
+                let error = Some(error.into_value(py).into_any());
+                Event {
+                    kind: "disconnected",
+                    name: None,
+                    error,
+                    lost: None,
+                }
+            }
+            E::ItemError { item, fault } => {
+                let name = name(*item);
+                let error = errors::of_fault(py, fault, name.as_deref());
+                let error = Some(error.into_value(py).into_any());
+                Event {
+                    kind: "failed",
+                    name,
+                    error,
+                    lost: None,
+                }
+            }
+            E::Ended {
+                item,
+                lost,
+                sentence,
+                reason,
+                ..
+            } => {
+                let name = name(*item);
+                let code = format!("{reason:?}").to_lowercase();
+                let class = if code == "overrun" {
+                    "Overrun"
+                } else {
+                    "NotFound"
+                };
+                let error = errors::new(py, class, &code, sentence, name.as_deref());
+                let error = Some(error.into_value(py).into_any());
+                Event {
+                    kind: "ended",
+                    name,
+                    error,
+                    lost: *lost,
+                }
+            }
+            // Readings are passed on as readings.
+            E::Reading { .. } => return None,
+        })
+    }
+
+    /// An event about one variable, or about a pattern.
+    pub(crate) fn about(
+        kind: &'static str,
+        name: Option<String>,
+        error: Option<Py<PyAny>>,
+    ) -> Self {
+        Self {
+            kind,
+            name,
+            error,
+            lost: None,
+        }
+    }
 }
 
 #[pymethods]
@@ -206,7 +286,7 @@ impl Subscription {
             let Some(Some(source)) = state.sources.get(item as usize) else {
                 return Ok(None);
             };
-            let reading = Reading::of_batch(py, source, reading)?;
+            let reading = Reading::new(py, source, &reading.parts())?;
             return Ok(Some(Py::new(py, reading)?.into_any()));
         }
         state.pop_event(py)
@@ -236,7 +316,12 @@ impl Subscription {
                 None => names.append("")?,
             }
         }
-        let block = Block::of_batch(py, names.unbind(), &state.sources, readings)?;
+        let block = Block::new(
+            py,
+            names.unbind(),
+            |item| state.sources.get(item as usize)?.as_ref(),
+            readings,
+        )?;
         state.taken = state.batch.readings().len();
         Ok(Some(Py::new(py, block)?.into_any()))
     }
@@ -266,63 +351,10 @@ impl State {
             *source = None;
         }
         let name = |item: u32| self.form.item(item).map(|item| item.name.to_string());
-        use trunkline::Event as E;
-        let event = match event {
-            E::Connected { .. } => Event {
-                kind: "connected",
-                name: None,
-                error: None,
-                lost: None,
-            },
-            E::Disconnected { cause, .. } => {
-                let cause = cause.to_string();
-                let error = errors::new(py, "Disconnected", "not-connected", &cause, None);
-                let error = Some(error.into_value(py).into_any());
-                Event {
-                    kind: "disconnected",
-                    name: None,
-                    error,
-                    lost: None,
-                }
-            }
-            E::ItemError { item, fault } => {
-                let name = name(*item);
-                let error = errors::of_fault(py, fault, name.as_deref());
-                let error = Some(error.into_value(py).into_any());
-                Event {
-                    kind: "failed",
-                    name,
-                    error,
-                    lost: None,
-                }
-            }
-            E::Ended {
-                item,
-                lost,
-                sentence,
-                reason,
-                ..
-            } => {
-                let name = name(*item);
-                let code = format!("{reason:?}").to_lowercase();
-                let class = if code == "overrun" {
-                    "Overrun"
-                } else {
-                    "NotFound"
-                };
-                let error = errors::new(py, class, &code, sentence, name.as_deref());
-                let error = Some(error.into_value(py).into_any());
-                Event {
-                    kind: "ended",
-                    name,
-                    error,
-                    lost: *lost,
-                }
-            }
-            // A batch never has a reading as its event.
-            E::Reading { .. } => return Ok(None),
-        };
-        Ok(Some(Py::new(py, event)?.into_any()))
+        let event = Event::of(py, event, name);
+        event
+            .map(|event| Ok(Py::new(py, event)?.into_any()))
+            .transpose()
     }
 }
 

@@ -31,16 +31,19 @@ from ._errors import (
     Rejected,
     TimedOut,
 )
-from ._records import Found, Step, VariableDefinition, Written, variable
+from ._history import History, Series
+from ._records import Alarm, Found, Step, VariableDefinition, Written, variable
 from ._records import enum_type as enum
 from ._sync.batch import Batch
 from ._sync.engine import Engine
+from ._sync.lease import Lease
 from ._sync.monitor import Callbacks, Monitor
 from ._sync.variable import Variable
 from ._trunkline import Block, Event, Handle, Reading
 from ._waveform import Waveform
 
 __all__ = [
+    "Alarm",
     "BadQuality",
     "Batch",
     "BatchError",
@@ -55,6 +58,8 @@ __all__ = [
     "Found",
     "Gap",
     "Handle",
+    "History",
+    "Lease",
     "Monitor",
     "NoValue",
     "NotFound",
@@ -62,6 +67,7 @@ __all__ = [
     "Overrun",
     "Reading",
     "Rejected",
+    "Series",
     "Step",
     "TimedOut",
     "Variable",

@@ -59,6 +59,30 @@ class Found(NamedTuple):
     access: str
 
 
+class Alarm(NamedTuple):
+    """An alarm of a variable, with its state. Times are nanoseconds since 1970 UTC."""
+
+    variable: str
+    alarm: str
+    state: str
+    """"normal", "unacknowledged", "acknowledged", "returned-unacknowledged", "shelved", ..."""
+    is_active: bool
+    priority: int
+    """From 1 to 1000; 1000 is the most urgent."""
+    area: str
+    value: float | None
+    """The value when the alarm was last raised; `None` if it is no number."""
+    limit: float | None
+    raised_ns: int | None
+    cleared_ns: int | None
+    acknowledged_ns: int | None
+    acknowledged_by: str
+    comment: str
+    shelved_until_ns: int | None
+    description: str
+    help: str
+
+
 class Step(NamedTuple):
     """A step on the way of a value from its source to this program."""
 

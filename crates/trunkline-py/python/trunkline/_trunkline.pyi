@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 def default_url() -> str | None:
     """Returns the URL of the context that the user has selected; `None` if there is none."""
 
+def parse_time(text: str, now_ns: int) -> int:
+    """Reads RFC 3339, or a duration before now such as "-1h", as nanoseconds since 1970 UTC."""
+
 @final
 class WakeQueue:
     """The calls of an event loop that can continue. Readable while there is at least one."""
@@ -172,6 +175,16 @@ class Subscription:
     def close(self) -> None: ...
 
 @final
+class PatternSubscription:
+    """A subscription to the variables that match patterns."""
+
+    def wait(self, seconds: float) -> bool: ...
+    def poll(self, queue: WakeQueue, token: int) -> bool: ...
+    def pop(self) -> Reading | Event | None: ...
+    def pop_block(self) -> Block | Event | None: ...
+    def close(self) -> None: ...
+
+@final
 class Connection:
     """A connection to an engine. Methods that return a `Call` return at once."""
 
@@ -204,6 +217,23 @@ class Connection:
     def write_counts(self) -> dict[str, int]: ...
     def find(self, pattern: str, limit: int | None) -> Call: ...
     def why(self, name: str) -> Call: ...
+    def history(
+        self,
+        patterns: Sequence[str],
+        since_ns: int | None,
+        until_ns: int | None,
+        form: str,
+        width: int,
+        cursor: Cursor | None,
+        /,
+    ) -> Call: ...
+    def alarms(
+        self, pattern: str | None, area: str, priority_min: int, states: Sequence[str]
+    ) -> Call: ...
+    def act_on_alarms(
+        self, of: Sequence[tuple[str, str]], action: str, comment: str, seconds: float
+    ) -> Call: ...
+    def lease(self, handles: Sequence[Handle], verb: str, seconds: float) -> Call: ...
     def deploy(
         self, name: str, rows: Sequence[tuple[str, str, dict[str, Any]]], replace: bool
     ) -> Call: ...
@@ -218,7 +248,20 @@ class Connection:
         own_suppressed: bool = False,
         max_age: float | None = None,
     ) -> Subscription: ...
+    def subscribe_patterns(
+        self,
+        patterns: Sequence[str],
+        excluded: Sequence[str],
+        contract: str,
+        is_async: bool,
+        only_changes: bool,
+        max_age: float | None,
+    ) -> PatternSubscription: ...
     def close(self) -> None: ...
+
+@final
+class Cursor:
+    """The place at which a page of the history ends."""
 
 @final
 class LocalEngine:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ._async.batch import AsyncBatch
 from ._async.engine import AsyncEngine
+from ._async.lease import AsyncLease
 from ._async.monitor import AsyncCallbacks, AsyncMonitor
 from ._async.variable import AsyncVariable
 from ._connect import native_connection
@@ -17,6 +18,7 @@ __all__ = [
     "AsyncBatch",
     "AsyncCallbacks",
     "AsyncEngine",
+    "AsyncLease",
     "AsyncMonitor",
     "AsyncVariable",
     "connect",

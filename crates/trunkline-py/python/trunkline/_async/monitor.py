@@ -33,13 +33,21 @@ class AsyncMonitor:
     ) -> None:
         requests.check()
         self._requests = requests
-        self._subscription = requests.connection.subscribe(
-            names,
-            contract,
-            is_async=requests.waiting.is_async,
-            only_changes=only_changes,
-            max_age=max_age,
-        )
+        patterns = [name for name in names if "*" in name]
+        if patterns and len(patterns) < len(names):
+            raise ValueError("a monitor has either names or patterns; use one for each")
+        if patterns:
+            self._subscription = requests.connection.subscribe_patterns(
+                patterns, [], contract, requests.waiting.is_async, only_changes, max_age
+            )
+        else:
+            self._subscription = requests.connection.subscribe(
+                names,
+                contract,
+                is_async=requests.waiting.is_async,
+                only_changes=only_changes,
+                max_age=max_age,
+            )
         self._events = events
         self._is_closed = False
         self.lost = 0

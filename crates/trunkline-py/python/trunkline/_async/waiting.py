@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from .._errors import Closed, Error
-from .._trunkline import Call, Subscription, WakeQueue
+from .._trunkline import Call, PatternSubscription, Subscription, WakeQueue
 
 
 class Waiting:
@@ -79,7 +79,7 @@ class Waiting:
         answer = await self._until(call.poll, timeout)
         return call.end(timeout) if answer is None else answer[0]
 
-    async def next(self, subscription: Subscription, timeout: float | None) -> bool:
+    async def next(self, subscription: Subscription | PatternSubscription, timeout: float | None) -> bool:
         """Waits for a reading or an event. Returns false at the timeout."""
         return bool(await self._until(subscription.poll, timeout))
 

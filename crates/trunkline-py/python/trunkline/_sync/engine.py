@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from .._errors import Error
+from .._history import History, TimeLike, history_form, joined, nanoseconds
 from .._records import (
+    Alarm,
     Found,
     Step,
     VariableDefinition,
@@ -19,6 +22,7 @@ from .._records import (
 )
 from .._trunkline import Connection, LocalEngine, Reading
 from .batch import Batch
+from .lease import Lease
 from .monitor import Callbacks, Monitor
 from .requests import Requests, raise_failures
 from .variable import Variable
@@ -249,7 +253,8 @@ class Engine:
         """Follows the updates of variables.
 
         Args:
-            names: One name or several.
+            names: One name or several; or patterns, such as `rack1/**`, which also select variables
+                that appear later.
             contract: What happens if the program is slower than the updates. `latest`: the newest of
                 each variable; `last:N`: the newest N; `first:N`: the oldest N; `all`: writers wait, or
                 the subscription ends with `Overrun`; `sampled:0.1s`: at most one per period.
@@ -294,6 +299,122 @@ class Engine:
         """Explains why a variable does not update, step by step from its source to this program."""
         self._requests.check()
         return [Step(*one) for one in self._requests.call(self._requests.connection.why(name), timeout)]
+
+    # --- history and alarms ----------------------------------------------
+
+    def history(
+        self,
+        names: str | Iterable[str],
+        start: TimeLike = None,
+        end: TimeLike = None,
+        *,
+        points: int | None = None,
+        every: float | None = None,
+        agg: str = "rows",
+        timeout: float | None = None,
+    ) -> History:
+        """Queries the recorded history.
+
+        Args:
+            names: Names or patterns.
+            start, end: Nanoseconds since 1970 UTC, `datetime`, `numpy.datetime64`, RFC 3339, or a
+                duration before now, such as "-1h".
+            points: At most this number of buckets over the period, with the least and greatest value,
+                mean and count of each.
+            every: Seconds of a bucket, or of a step with `agg="interpolated"` and `agg="stepped"`.
+            agg: "rows" for every update, "last", "total", "interpolated" or "stepped".
+
+        Raises:
+            Error: The engine records no history.
+        """
+        self._requests.check()
+        form, width = history_form(points, every, agg)
+        given = [names] if isinstance(names, str) else list(names)
+        now = time.time_ns()
+        since, until = nanoseconds(start, now), nanoseconds(end, now)
+        pages: list[dict[str, Any]] = []
+        cursor = None
+        while True:
+            call = self._requests.connection.history(given, since, until, form, width, cursor)
+            page, cursor = self._requests.call(call, timeout)
+            pages.extend(page)
+            if cursor is None:
+                return joined(pages)
+
+    def alarms(
+        self,
+        pattern: str | None = None,
+        *,
+        area: str = "",
+        priority_min: int = 0,
+        states: Sequence[str] = (),
+        timeout: float | None = None,
+    ) -> list[Alarm]:
+        """Returns the alarms with their states.
+
+        Args:
+            pattern: Only alarms of variables with matching names.
+            area: Only alarms of this area.
+            priority_min: Only alarms of at least this priority, 1 to 1000.
+            states: Only alarms in these states, such as "unacknowledged"; all if empty.
+        """
+        self._requests.check()
+        call = self._requests.connection.alarms(pattern, area, priority_min, list(states))
+        return [Alarm(**one) for one in self._requests.call(call, timeout)]
+
+    def acknowledge(
+        self, alarms: Alarm | Iterable[Alarm], comment: str = "", timeout: float | None = None
+    ) -> list[str]:
+        """Acknowledges alarms. Returns their new states."""
+        return self._act(alarms, "acknowledge", comment, 0.0, timeout)
+
+    def reset(
+        self, alarms: Alarm | Iterable[Alarm], comment: str = "", timeout: float | None = None
+    ) -> list[str]:
+        """Resets latched alarms. Returns their new states."""
+        return self._act(alarms, "reset", comment, 0.0, timeout)
+
+    def shelve(
+        self,
+        alarms: Alarm | Iterable[Alarm],
+        seconds: float,
+        comment: str = "",
+        timeout: float | None = None,
+    ) -> list[str]:
+        """Hides alarms for a time. Returns their new states."""
+        return self._act(alarms, "shelve", comment, seconds, timeout)
+
+    def unshelve(
+        self, alarms: Alarm | Iterable[Alarm], comment: str = "", timeout: float | None = None
+    ) -> list[str]:
+        """Shows shelved alarms again. Returns their new states."""
+        return self._act(alarms, "unshelve", comment, 0.0, timeout)
+
+    def _act(
+        self,
+        alarms: Alarm | Iterable[Alarm],
+        action: str,
+        comment: str,
+        seconds: float,
+        timeout: float | None,
+    ) -> list[str]:
+        self._requests.check()
+        given = [alarms] if isinstance(alarms, Alarm) else list(alarms)
+        of = [(alarm.variable, alarm.alarm) for alarm in given]
+        call = self._requests.connection.act_on_alarms(of, action, comment, seconds)
+        results = self._requests.call(call, timeout)
+        return raise_failures([f"{variable}#{alarm}" for variable, alarm in of], results)
+
+    def lease(self, names: str | Iterable[str], seconds: float = 10.0) -> Lease:
+        """Keeps other clients from writing variables while a `with` block runs.
+
+        Args:
+            seconds: Time after which the lease ends, should this program hang. Call `renew` within it.
+
+        Raises:
+            BatchError: Another client holds the lease of one of the variables; raised by `with`.
+        """
+        return Lease(self._requests, [names] if isinstance(names, str) else list(names), seconds)
 
     # --- libraries -------------------------------------------------------
 

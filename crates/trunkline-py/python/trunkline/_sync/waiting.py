@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._errors import Closed
-from .._trunkline import Call, Subscription
+from .._trunkline import Call, PatternSubscription, Subscription
 
 SLICE = 0.1
 """Longest time in seconds without a look at signals, and at whether the connection was closed."""
@@ -35,7 +35,7 @@ class Waiting:
                 answer = call.wait(min(remaining, SLICE))
         return answer[0]
 
-    def next(self, subscription: Subscription, timeout: float | None) -> bool:
+    def next(self, subscription: Subscription | PatternSubscription, timeout: float | None) -> bool:
         """Waits for a reading or an event. Returns false at the timeout."""
         if timeout is None:
             while not subscription.wait(SLICE):
