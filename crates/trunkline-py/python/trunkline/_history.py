@@ -162,7 +162,7 @@ def value_columns(pa: Any, values: NDArray[Any]) -> dict[str, Any]:
         number = pa.array(values.astype(np.float64))
     return {
         "value": number.cast(pa.float64()),
-        "integer": pa.array(values.view(np.int64)) if is_wide else nothing.cast(pa.int64()),
+        "integer": pa.array(values.astype(np.int64)) if is_wide else nothing.cast(pa.int64()),
         "text": text.cast(pa.string()),
     }
 
