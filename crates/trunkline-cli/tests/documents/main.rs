@@ -126,6 +126,7 @@ pages! {
     streams: "docs/how-to/streams.md",
     swap_the_hardware: "docs/how-to/swap-the-hardware.md",
     tdms_files: "docs/how-to/tdms-files.md",
+    use_from_python: "docs/how-to/use-from-python.md",
     use_certificates_of_your_own: "docs/how-to/use-certificates-of-your-own.md",
     watch_health: "docs/how-to/watch-health.md",
     watch_the_engine: "docs/how-to/watch-the-engine.md",

@@ -1,0 +1,275 @@
+"""The native part of the package. Programs use the package instead."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from numpy import int64, uint32, uint64
+from numpy.typing import NDArray
+
+def default_url() -> str | None:
+    """Returns the URL of the context that the user has selected; `None` if there is none."""
+
+def parse_time(text: str, now_ns: int) -> int:
+    """Reads RFC 3339, or a duration before now such as "-1h", as nanoseconds since 1970 UTC."""
+
+@final
+class WakeQueue:
+    """The calls of an event loop that can continue. Readable while there is at least one."""
+
+    def __new__(cls) -> WakeQueue: ...
+    def fileno(self) -> int: ...
+    def take(self) -> list[int]: ...
+
+@final
+class Call:
+    """A call in progress. The answer can be taken once. Dropping the object abandons the call."""
+
+    def wait(self, seconds: float) -> tuple[Any] | None: ...
+    def poll(self, queue: WakeQueue, token: int) -> tuple[Any] | None: ...
+    def end(self, seconds: float) -> Any: ...
+
+@final
+class Handle:
+    """A variable that was opened, with what is configured about it."""
+
+    @property
+    def name(self) -> str:
+        """Full name of the variable."""
+    @property
+    def data_type(self) -> str:
+        """Type of the values, such as "f64" or "enum(OFF, ON)"."""
+    @property
+    def units(self) -> str:
+        """Engineering unit; empty if there is none."""
+    @property
+    def description(self) -> str:
+        """Description for users; empty if there is none."""
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """Lowest and highest value; `None` if there is no range."""
+    @property
+    def precision(self) -> int | None:
+        """Number of decimal places shown to users; `None` if it is not configured."""
+    @property
+    def access(self) -> str:
+        """"read-write", "read-only" or "write-only"."""
+    @property
+    def labels(self) -> list[str] | None:
+        """Labels of an enum in the order of their numbers; `None` for other types."""
+
+@final
+class Reading:
+    """A value with its time, quality and losses."""
+
+    @property
+    def name(self) -> str:
+        """Full name of the variable."""
+    @property
+    def value(self) -> Any:
+        """The value, in engineering units. Without a value, the default of the type."""
+    @property
+    def ts_ns(self) -> int:
+        """Time of the measurement by the source's clock, nanoseconds since 1970 UTC."""
+    @property
+    def engine_ts_ns(self) -> int:
+        """Time at which the engine accepted the value, nanoseconds since 1970 UTC."""
+    @property
+    def time(self) -> Any:
+        """Time of the measurement as `numpy.datetime64[ns]`, UTC."""
+    @property
+    def epoch(self) -> int:
+        """The engine's epoch, which changes with every start."""
+    @property
+    def seq(self) -> int:
+        """Number of the update within the epoch, from 1; 0 if the variable was never written."""
+    @property
+    def lost(self) -> int | None:
+        """Number of updates missed since the previous reading; `None` if unknown."""
+    @property
+    def lost_by(self) -> dict[str, int | bool]:
+        """The missed updates by cause: "queue", "overrun", "disconnect", "unknown"."""
+    @property
+    def coalesced(self) -> int:
+        """Number of updates that the contract replaced by newer ones, which is no loss."""
+    @property
+    def stale(self) -> float | None:
+        """Age in seconds if the value may no longer be the current one; otherwise `None`."""
+    @property
+    def own(self) -> bool:
+        """True if this connection wrote the value."""
+    @property
+    def has_value(self) -> bool:
+        """False if the variable was never written."""
+    @property
+    def quality(self) -> str:
+        """The trust in the value: "good", "uncertain" or "bad"."""
+    @property
+    def reason(self) -> str:
+        """The reason for the quality, such as "sensor-failure"; empty if there is none."""
+    @property
+    def quality_bits(self) -> int:
+        """The quality in packed form, as blocks have it."""
+    @property
+    def is_forced(self) -> bool:
+        """True if an operator has forced the value."""
+    @property
+    def is_simulated(self) -> bool:
+        """True if the value comes from a simulation."""
+    @property
+    def units(self) -> str:
+        """Unit of the value; empty if it has none or if it is not known."""
+
+@final
+class Block:
+    """Many readings in columns, as NumPy arrays of equal length, oldest first."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the variables, by their index."""
+    @property
+    def item(self) -> NDArray[uint32]:
+        """Index of the variable of each reading."""
+    @property
+    def value(self) -> NDArray[Any]:
+        """The values. `float64` if the variables have several numeric types; objects if there are
+        values that are no numbers; otherwise of the dtype of the variables."""
+    @property
+    def ts_ns(self) -> NDArray[int64]:
+        """Times of measurement, nanoseconds since 1970 UTC."""
+    @property
+    def quality_bits(self) -> NDArray[uint32]:
+        """Qualities in packed form. The lowest two bits are 0 if the value is good."""
+    @property
+    def seq(self) -> NDArray[uint64]:
+        """Numbers of the updates."""
+    @property
+    def lost(self) -> NDArray[uint64]:
+        """Numbers of updates missed before each reading; the highest value if unknown."""
+    def __len__(self) -> int: ...
+
+@final
+class Event:
+    """A change of the connection, or the fault or end of a variable."""
+
+    @property
+    def kind(self) -> str:
+        """"connected", "disconnected", "failed" or "ended"."""
+    @property
+    def name(self) -> str | None:
+        """Name of the variable; `None` for the connection."""
+    @property
+    def error(self) -> Exception | None:
+        """The reason; `None` for "connected"."""
+    @property
+    def lost(self) -> int | None:
+        """Number of updates that will not arrive; `None` if unknown or if nothing was lost."""
+
+@final
+class Subscription:
+    """A subscription to variables."""
+
+    def wait(self, seconds: float) -> bool: ...
+    def poll(self, queue: WakeQueue, token: int) -> bool: ...
+    def pop(self) -> Reading | Event | None: ...
+    def pop_block(self) -> Block | Event | None: ...
+    def close(self) -> None: ...
+
+@final
+class PatternSubscription:
+    """A subscription to the variables that match patterns."""
+
+    def wait(self, seconds: float) -> bool: ...
+    def poll(self, queue: WakeQueue, token: int) -> bool: ...
+    def pop(self) -> Reading | Event | None: ...
+    def pop_block(self) -> Block | Event | None: ...
+    def close(self) -> None: ...
+
+@final
+class Connection:
+    """A connection to an engine. Methods that return a `Call` return at once."""
+
+    @staticmethod
+    def connect(url: str, program: str | None) -> Connection: ...
+    def wait_connected(self) -> Call: ...
+    def state(self) -> tuple[str, str | None]: ...
+    def transport(self) -> str | None: ...
+    def open(self, names: Sequence[str], with_readings: bool) -> Call: ...
+    def close_variables(self, handles: Sequence[Handle]) -> Call: ...
+    def read(self, handles: Sequence[Handle]) -> Call: ...
+    def snapshot(self, handles: Sequence[Handle]) -> Call: ...
+    def request_value(self, handles: Sequence[Handle]) -> Call: ...
+    def write(
+        self,
+        handles: Sequence[Handle],
+        objects: Sequence[Any],
+        *,
+        verb: str,
+        ts_ns: int | None = None,
+        quality_bits: int | None = None,
+        newest: bool = False,
+        expected: tuple[int, int] | None = None,
+    ) -> Call: ...
+    def write_group(self, handles: Sequence[Handle], objects: Sequence[Any]) -> Call: ...
+    def write_untracked(
+        self, handles: Sequence[Handle], objects: Sequence[Any], life: float
+    ) -> None: ...
+    def flush(self) -> Call: ...
+    def write_counts(self) -> dict[str, int]: ...
+    def find(self, pattern: str, limit: int | None) -> Call: ...
+    def why(self, name: str) -> Call: ...
+    def history(
+        self,
+        patterns: Sequence[str],
+        since_ns: int | None,
+        until_ns: int | None,
+        form: str,
+        width: int,
+        cursor: Cursor | None,
+        /,
+    ) -> Call: ...
+    def alarms(
+        self, pattern: str | None, area: str, priority_min: int, states: Sequence[str]
+    ) -> Call: ...
+    def act_on_alarms(
+        self, of: Sequence[tuple[str, str]], action: str, comment: str, seconds: float
+    ) -> Call: ...
+    def lease(self, handles: Sequence[Handle], verb: str, seconds: float) -> Call: ...
+    def deploy(
+        self, name: str, rows: Sequence[tuple[str, str, dict[str, Any]]], replace: bool
+    ) -> Call: ...
+    def undeploy(self, name: str, force: bool) -> Call: ...
+    def subscribe(
+        self,
+        names: Sequence[str],
+        contract: str,
+        *,
+        is_async: bool,
+        only_changes: bool = False,
+        own_suppressed: bool = False,
+        max_age: float | None = None,
+    ) -> Subscription: ...
+    def subscribe_patterns(
+        self,
+        patterns: Sequence[str],
+        excluded: Sequence[str],
+        contract: str,
+        is_async: bool,
+        only_changes: bool,
+        max_age: float | None,
+    ) -> PatternSubscription: ...
+    def close(self) -> None: ...
+
+@final
+class Cursor:
+    """The place at which a page of the history ends."""
+
+@final
+class LocalEngine:
+    """An engine in this process."""
+
+    @staticmethod
+    def start(name: str, store: str | None, listen: Sequence[str]) -> LocalEngine: ...
+    def connect(self) -> Connection: ...
+    def deploy(self, name: str, rows: Sequence[tuple[str, str, dict[str, Any]]]) -> None: ...
+    def addresses(self) -> list[str]: ...
+    def stop(self) -> None: ...
