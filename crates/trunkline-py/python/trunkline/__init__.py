@@ -39,6 +39,7 @@ from ._sync.engine import Engine
 from ._sync.lease import Lease
 from ._sync.monitor import Callbacks, Monitor
 from ._sync.variable import Variable
+from ._table import Table
 from ._trunkline import Block, Event, Handle, Reading
 from ._waveform import Waveform
 
@@ -69,6 +70,7 @@ __all__ = [
     "Rejected",
     "Series",
     "Step",
+    "Table",
     "TimedOut",
     "Variable",
     "VariableDefinition",

@@ -11,6 +11,7 @@ from typing import Any, Union
 import numpy as np
 from numpy.typing import NDArray
 
+from ._html import html_table
 from ._trunkline import parse_time
 
 TimeLike = Union[None, int, str, datetime.datetime, "np.datetime64"]
@@ -94,6 +95,15 @@ class History(Mapping[str, Series]):
 
     def __repr__(self) -> str:
         return f"History({sum(map(len, self.series))} rows of {len(self)} variables)"
+
+    def _repr_html_(self) -> str:
+        heads = ("name", "type", "units", "rows", "from", "to")
+        rows = [
+            (one.name, one.data_type, one.units, str(len(one)), *map(str, one.time[[0, -1]]))
+            for one in self.series
+            if len(one)
+        ]
+        return html_table(heads, rows)
 
     def to_arrow(self) -> Any:
         """Returns a `pyarrow.Table` with the columns of the history's Parquet files.

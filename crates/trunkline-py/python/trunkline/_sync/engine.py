@@ -20,6 +20,7 @@ from .._records import (
     definition_rows,
     plain,
 )
+from .._table import Table
 from .._trunkline import Connection, LocalEngine, Reading
 from .batch import Batch
 from .lease import Lease
@@ -294,6 +295,17 @@ class Engine:
         self._requests.check()
         found = self._requests.call(self._requests.connection.find(pattern, limit), timeout)
         return [Found(*one) for one in found]
+
+    def table(self, pattern: str = "**", timeout: float | None = None) -> Table:
+        """Reads all variables whose names match a pattern, as a table for pandas, Polars or Arrow."""
+        names = [found.name for found in self.find(pattern, timeout=timeout)]
+        results = self._requests.read_many(sorted(names), timeout)
+        errors = {
+            name: result
+            for name, result in zip(sorted(names), results)
+            if isinstance(result, Error)
+        }
+        return Table([one for one in results if isinstance(one, Reading)], errors)
 
     def why(self, name: str, timeout: float | None = None) -> list[Step]:
         """Explains why a variable does not update, step by step from its source to this program."""
