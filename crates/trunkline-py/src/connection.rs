@@ -96,11 +96,14 @@ pub(crate) struct Connection {
     polled: polled::Client,
     blocking: Client,
     aio: aio::Client,
+    /// `None` for an engine in this process.
+    url: Option<String>,
 }
 
 impl Connection {
     pub(crate) fn of(client: Client) -> Self {
         Self {
+            url: None,
             polled: client.clone().into_polled(),
             aio: client.clone().into_async(),
             blocking: client,
@@ -119,9 +122,19 @@ impl Connection {
             }
             Client::connect_with(&options)
         });
+        let url = Some(url.to_owned());
         client
-            .map(Self::of)
+            .map(|client| Self {
+                url,
+                ..Self::of(client)
+            })
             .map_err(|error| errors::of_connect(py, &error))
+    }
+
+    /// The URL of the engine; `None` for an engine in this process.
+    #[getter]
+    fn url(&self) -> Option<&str> {
+        self.url.as_deref()
     }
 
     /// Waits until the connection is up. The answer is a dictionary about the engine.

@@ -21,6 +21,7 @@
 //! - `definitions`: definitions of libraries.
 //! - `subscription`, `pattern_subscription`: subscriptions and their events.
 //! - `local_engine`: an engine in the process of the Python program.
+//! - `stream`: lossless streams.
 
 mod alarms;
 mod call;
@@ -31,6 +32,7 @@ mod history;
 mod local_engine;
 mod pattern_subscription;
 mod reading;
+mod stream;
 mod subscription;
 mod values;
 mod wake;
@@ -51,6 +53,11 @@ mod _trunkline {
     use crate::pattern_subscription::PatternSubscription;
     #[pymodule_export]
     use crate::reading::{Block, Reading};
+    #[pymodule_export]
+    use crate::stream::{
+        FanInReader, FanOutWriter, ReadLease, StreamReader, StreamWriter, WriteLease,
+        create_fan_in, create_fan_out, create_reader, create_writer, stream_dtype,
+    };
     #[pymodule_export]
     use crate::subscription::{Event, Subscription};
     #[pymodule_export]

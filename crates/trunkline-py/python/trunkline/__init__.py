@@ -22,6 +22,7 @@ from ._errors import (
     Closed,
     Denied,
     Disconnected,
+    Ended,
     Error,
     Gap,
     NotFound,
@@ -38,6 +39,8 @@ from ._sync.batch import Batch
 from ._sync.engine import Engine
 from ._sync.lease import Lease
 from ._sync.monitor import Callbacks, Monitor
+from ._streams import Left, Peer, Run, StreamProperties, Undelivered
+from ._sync.stream import FanInReader, FanOutWriter, Reader, Streams, Writer
 from ._sync.variable import Variable
 from ._trunkline import Block, Event, Handle, Reading
 from ._waveform import Waveform
@@ -52,33 +55,53 @@ __all__ = [
     "Closed",
     "Denied",
     "Disconnected",
+    "Ended",
     "Engine",
     "Error",
     "Event",
+    "FanInReader",
+    "FanOutWriter",
     "Found",
     "Gap",
     "Handle",
     "History",
     "Lease",
+    "Left",
     "Monitor",
     "NoValue",
     "NotFound",
     "OutcomeUnknown",
     "Overrun",
+    "Peer",
+    "Reader",
     "Reading",
     "Rejected",
     "Series",
+    "Run",
     "Step",
+    "StreamProperties",
     "TimedOut",
+    "Undelivered",
     "Variable",
     "VariableDefinition",
     "Waveform",
+    "Writer",
     "Written",
     "aio",
     "connect",
     "enum",
+    "fan_in_reader",
+    "fan_out_writer",
+    "reader",
     "variable",
+    "writer",
 ]
+
+_streams = Streams()
+writer = _streams.writer
+reader = _streams.reader
+fan_out_writer = _streams.fan_out_writer
+fan_in_reader = _streams.fan_in_reader
 
 
 def connect(url: str | None = None, *, timeout: float = 5.0) -> Engine:

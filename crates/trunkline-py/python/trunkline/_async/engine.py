@@ -25,12 +25,13 @@ from .batch import AsyncBatch
 from .lease import AsyncLease
 from .monitor import AsyncCallbacks, AsyncMonitor
 from .requests import AsyncRequests, raise_failures
+from .stream import AsyncStreams
 from .variable import AsyncVariable
 
 T = TypeVar("T")
 
 
-class AsyncEngine:
+class AsyncEngine(AsyncStreams):
     """A connection to an engine. It is restored automatically after an interruption.
 
     Any number of threads may use it. A process that was forked must connect again.
@@ -415,6 +416,21 @@ class AsyncEngine:
             BatchError: Another client holds the lease of one of the variables; raised by `with`.
         """
         return AsyncLease(self._requests, [names] if isinstance(names, str) else list(names), seconds)
+
+    # --- streams ---------------------------------------------------------
+
+    def _stream_engine(self) -> tuple[str | None, int | None]:
+        self._requests.check()
+        url = self._requests.connection.url
+        if url is not None:
+            return url, None
+        if not self.addresses:
+            raise Error(
+                "this engine listens at no address, so no program can find its streams",
+                hint='start it with listen="127.0.0.1:0", or give the stream a port of its own',
+                code="not-listening",
+            )
+        return None, int(self.addresses[0].rsplit(":", 1)[1])
 
     # --- libraries -------------------------------------------------------
 
