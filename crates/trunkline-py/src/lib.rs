@@ -21,7 +21,7 @@
 //! - `definitions`: definitions of libraries.
 //! - `subscription`, `pattern_subscription`: subscriptions and their events.
 //! - `local_engine`: an engine in the process of the Python program.
-//! - `stream`: lossless streams.
+//! - `stream`: lossless streams. `tdms`: TDMS files.
 
 mod alarms;
 mod call;
@@ -34,6 +34,7 @@ mod pattern_subscription;
 mod reading;
 mod stream;
 mod subscription;
+mod tdms;
 mod values;
 mod wake;
 
@@ -60,6 +61,8 @@ mod _trunkline {
     };
     #[pymodule_export]
     use crate::subscription::{Event, Subscription};
+    #[pymodule_export]
+    use crate::tdms::{TdmsChannelInfo, TdmsFileWriter, TdmsReader};
     #[pymodule_export]
     use crate::wake::WakeQueue;
 }

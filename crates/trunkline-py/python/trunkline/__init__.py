@@ -44,6 +44,7 @@ from ._sync.stream import FanInReader, FanOutWriter, Reader, Streams, Writer
 from ._sync.variable import Variable
 from ._trunkline import Block, Event, Handle, Reading
 from ._waveform import Waveform
+from .tdms import TdmsChannel, TdmsFile, TdmsGroup, TdmsWriter, open_tdms, write_tdms
 
 __all__ = [
     "Alarm",
@@ -80,6 +81,10 @@ __all__ = [
     "Run",
     "Step",
     "StreamProperties",
+    "TdmsChannel",
+    "TdmsFile",
+    "TdmsGroup",
+    "TdmsWriter",
     "TimedOut",
     "Undelivered",
     "Variable",
@@ -92,8 +97,10 @@ __all__ = [
     "enum",
     "fan_in_reader",
     "fan_out_writer",
+    "open_tdms",
     "reader",
     "variable",
+    "write_tdms",
     "writer",
 ]
 
