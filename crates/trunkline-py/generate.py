@@ -30,6 +30,7 @@ NAMES = {
     "AsyncFanOutWriter": "FanOutWriter",
     "AsyncLease": "Lease",
     "AsyncReader": "Reader",
+    "AsyncRecorder": "Recorder",
     "AsyncReservation": "Reservation",
     "AsyncStreamLease": "StreamLease",
     "AsyncStreams": "Streams",

@@ -22,6 +22,7 @@ use crate::errors;
 use crate::history;
 use crate::pattern_subscription::PatternSubscription;
 use crate::reading::{Parts, Reading, Source};
+use crate::recorder::{Recorder, RecorderOptions};
 use crate::subscription::Subscription;
 use crate::values;
 
@@ -525,6 +526,11 @@ impl Connection {
             }
         };
         subscribed.map_err(|error| errors::of_call(py, &error))
+    }
+
+    /// Starts to record variables into a file.
+    fn record(&self, py: Python<'_>, options: RecorderOptions<'_>) -> PyResult<Recorder> {
+        Recorder::start(py, &self.blocking, options)
     }
 
     /// Sends waiting data and closes the connection.

@@ -21,7 +21,7 @@
 //! - `definitions`: definitions of libraries.
 //! - `subscription`, `pattern_subscription`: subscriptions and their events.
 //! - `local_engine`: an engine in the process of the Python program.
-//! - `stream`: lossless streams. `tdms`: TDMS files.
+//! - `stream`: lossless streams. `tdms`: TDMS files. `recorder`: records variables.
 
 mod alarms;
 mod call;
@@ -32,6 +32,7 @@ mod history;
 mod local_engine;
 mod pattern_subscription;
 mod reading;
+mod recorder;
 mod stream;
 mod subscription;
 mod tdms;
@@ -54,6 +55,8 @@ mod _trunkline {
     use crate::pattern_subscription::PatternSubscription;
     #[pymodule_export]
     use crate::reading::{Block, Reading};
+    #[pymodule_export]
+    use crate::recorder::Recorder;
     #[pymodule_export]
     use crate::stream::{
         FanInReader, FanOutWriter, ReadLease, StreamReader, StreamWriter, WriteLease,

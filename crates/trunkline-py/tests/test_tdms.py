@@ -26,7 +26,8 @@ COLUMNS: dict[str, Any] = {
 
 
 def optional(name: str) -> Any:
-    return pytest.importorskip(name)
+    module: Any = pytest.importorskip(name)
+    return module
 
 
 @pytest.fixture

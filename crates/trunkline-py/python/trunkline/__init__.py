@@ -39,7 +39,9 @@ from ._sync.batch import Batch
 from ._sync.engine import Engine
 from ._sync.lease import Lease
 from ._sync.monitor import Callbacks, Monitor
+from ._recorder import RecorderStatus
 from ._streams import Left, Peer, Run, StreamProperties, Undelivered
+from ._sync.recorder import Recorder
 from ._sync.stream import FanInReader, FanOutWriter, Reader, Streams, Writer
 from ._sync.variable import Variable
 from ._trunkline import Block, Event, Handle, Reading
@@ -76,6 +78,8 @@ __all__ = [
     "Peer",
     "Reader",
     "Reading",
+    "Recorder",
+    "RecorderStatus",
     "Rejected",
     "Series",
     "Run",

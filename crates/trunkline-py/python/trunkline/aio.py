@@ -11,6 +11,7 @@ from ._async.batch import AsyncBatch
 from ._async.engine import AsyncEngine
 from ._async.lease import AsyncLease
 from ._async.monitor import AsyncCallbacks, AsyncMonitor
+from ._async.recorder import AsyncRecorder
 from ._async.stream import (
     AsyncFanInReader,
     AsyncFanOutWriter,
@@ -30,6 +31,7 @@ __all__ = [
     "AsyncLease",
     "AsyncMonitor",
     "AsyncReader",
+    "AsyncRecorder",
     "AsyncVariable",
     "AsyncWriter",
     "connect",

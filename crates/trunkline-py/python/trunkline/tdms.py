@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["TdmsChannel", "TdmsFile", "TdmsGroup", "TdmsWriter", "open_tdms", "write_tdms"]
+
+F = TypeVar("F", bound="TdmsFile")
 
 BLOCK = 1 << 20
 """Number of values of a block, unless the program sets another one."""
@@ -246,7 +248,7 @@ class TdmsFile(Mapping[str, TdmsGroup]):
     def __len__(self) -> int:
         return len(self._groups)
 
-    def __enter__(self) -> TdmsFile:
+    def __enter__(self: F) -> F:
         return self
 
     def __exit__(

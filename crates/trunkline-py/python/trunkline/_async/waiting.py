@@ -155,3 +155,13 @@ class Background:
 def monotonic() -> float:
     """Returns the time by which timeouts are counted, in seconds."""
     return time.monotonic()
+
+
+async def pause(seconds: float) -> None:
+    """Waits."""
+    await asyncio.sleep(seconds)
+
+
+async def beside(function: Callable[[], Any]) -> Any:
+    """Runs a native function that takes a moment."""
+    return await asyncio.to_thread(function)

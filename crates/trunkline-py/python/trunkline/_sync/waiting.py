@@ -109,3 +109,13 @@ class Background:
 def monotonic() -> float:
     """Returns the time by which timeouts are counted, in seconds."""
     return time.monotonic()
+
+
+def pause(seconds: float) -> None:
+    """Waits."""
+    time.sleep(seconds)
+
+
+def beside(function: Callable[[], Any]) -> Any:
+    """Runs a native function that takes a moment."""
+    return function()
