@@ -48,7 +48,7 @@ pub(crate) struct Recorder {
 
 enum State {
     Running(VariableRecorder),
-    Stopped(VariableRecorderStatus),
+    Stopped(Box<VariableRecorderStatus>),
 }
 
 impl Recorder {
@@ -107,9 +107,9 @@ impl Recorder {
     fn end(&self, py: Python<'_>) -> VariableRecorderStatus {
         py.detach(|| {
             let mut state = self.state();
-            let stopped = State::Stopped(VariableRecorderStatus::default());
+            let stopped = State::Stopped(Box::default());
             let status = match std::mem::replace(&mut *state, stopped) {
-                State::Stopped(status) => status,
+                State::Stopped(status) => *status,
                 State::Running(recorder) => {
                     let mut status = recorder.stop();
                     let finished = self.finish(&mut status.progress.bytes);
@@ -119,7 +119,7 @@ impl Recorder {
                     status
                 }
             };
-            *state = State::Stopped(status.clone());
+            *state = State::Stopped(Box::new(status.clone()));
             status
         })
     }
@@ -161,7 +161,7 @@ impl Recorder {
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let status = py.detach(|| match &*self.state() {
             State::Running(recorder) => recorder.status(),
-            State::Stopped(status) => status.clone(),
+            State::Stopped(status) => VariableRecorderStatus::clone(status),
         });
         status_of(py, &status)
     }
@@ -179,7 +179,7 @@ impl Drop for Recorder {
             let _status = Python::try_attach(|py| self.end(py));
         } else {
             // The thread of the recorder is one of the parent process.
-            let stopped = State::Stopped(VariableRecorderStatus::default());
+            let stopped = State::Stopped(Box::default());
             std::mem::forget(std::mem::replace(&mut *self.state(), stopped));
         }
     }

@@ -11,6 +11,7 @@ use numpy::{
 };
 use pyo3::exceptions::{PyFileNotFoundError, PyKeyError, PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use pyo3::types::{PyBool, PyComplex, PyDict, PyFloat, PyInt, PyList, PyModule, PyString};
 use trunkline::tdms::{
     Arrangement, Channel, ChannelId, Data, Limits, ObjectPath, OpenError, Properties,
@@ -271,9 +272,9 @@ fn dtype_of(py: Python<'_>, data_type: TdmsType) -> PyResult<Bound<'_, PyAny>> {
         TdmsType::String => dtype::<Py<PyAny>>(py),
         TdmsType::Time => return datetime_dtype(py),
         _ => {
-            return Ok(PyModule::import(py, "numpy")?
+            return PyModule::import(py, "numpy")?
                 .getattr("dtype")?
-                .call1(("V8",))?);
+                .call1(("V8",));
         }
     }
     .into_any())
@@ -423,7 +424,8 @@ impl TdmsFileWriter {
 
     /// Appends a segment: rows of group, channel or `None`, properties, and values or `None`.
     fn write(&self, py: Python<'_>, rows: &Bound<'_, PyList>) -> PyResult<u64> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let locked = self.state.lock_py_attached(py);
+        let mut state = locked.unwrap_or_else(PoisonError::into_inner);
         let Some((file, writer)) = state.as_mut() else {
             let name = self.path.display().to_string();
             let sentence = "the file was closed by this program; create another one";
@@ -459,7 +461,7 @@ impl TdmsFileWriter {
                 columns.push((id, column));
             }
         }
-        let written = py.detach(|| {
+        py.detach(|| {
             let data: Vec<(ChannelId, Data<'_>)> = columns
                 .iter()
                 .filter_map(|(id, column)| Some((*id, column.as_data()?)))
@@ -467,17 +469,17 @@ impl TdmsFileWriter {
             let mut bytes = Vec::new();
             writer
                 .write(&data, Arrangement::Contiguous, &mut bytes)
-                .map_err(|error| refused(error))?;
+                .map_err(refused)?;
             file.write_all(&bytes)
                 .map_err(|error| file_error(&self.path, &error))?;
-            Ok::<_, PyErr>(bytes.len() as u64)
-        });
-        written
+            Ok(bytes.len() as u64)
+        })
     }
 
     /// Writes the last bytes to the disk and closes the file.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let locked = self.state.lock_py_attached(py);
+        let mut state = locked.unwrap_or_else(PoisonError::into_inner);
         match state.take() {
             None => Ok(()),
             Some((file, _)) => py

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -437,8 +444,6 @@ def test_many_writers_are_told_apart(engine: tl.Engine) -> None:
 
 
 def test_port_of_its_own_needs_no_engine() -> None:
-    import socket
-
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -499,3 +504,130 @@ def test_same_verbs_in_an_event_loop(engine: tl.Engine) -> None:
                     await writer.abort()
 
     asyncio.run(asyncio.wait_for(run(), 2 * LIMIT))
+
+
+class Interrupt(BaseException):
+    pass
+
+
+@contextmanager
+def interrupted_soon() -> Iterator[None]:
+    """Raises `Interrupt` in the main thread, as Ctrl-C raises `KeyboardInterrupt`."""
+
+    def interrupt(*_: object) -> None:
+        raise Interrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.02)
+    try:
+        with pytest.raises(Interrupt):
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_signals_interrupt_every_wait(engine: tl.Engine) -> None:
+    with interrupted_soon():
+        engine.reader("daq/raw").open()
+    writer, reader = pair(engine, buffer=10)
+    with reader:
+        with interrupted_soon():
+            reader.read(1)
+        with interrupted_soon(), reader.acquire(1):
+            pass
+        with interrupted_soon():
+            while True:
+                writer.write(np.zeros(10))
+        with interrupted_soon():
+            writer.flush("read")
+        assert len(reader.read(10, LIMIT)) == 10
+        writer.abort()
+
+
+def in_process(script: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script with this package in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-X", "dev", "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+
+
+OPEN_PAIR = """
+    import os, sys, threading
+    import numpy as np
+    import trunkline as tl
+    engine = tl.Engine.local(listen="127.0.0.1:0")
+    reader = engine.reader("r", timeout=20)
+    writer = engine.writer("w", peer="r", timeout=20)
+    opening = threading.Thread(target=reader.open)
+    opening.start()
+    writer.open()
+    opening.join()
+    writer.write(np.zeros(10))
+"""
+
+
+def test_program_ends_with_open_streams_and_leases() -> None:
+    done = in_process(OPEN_PAIR + "    view = reader.acquire(5).__enter__()\n")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_program_ends_while_threads_wait() -> None:
+    done = in_process(
+        OPEN_PAIR
+        + "    threading.Thread(target=reader.read, args=(100,), daemon=True).start()\n"
+        + "    threading.Thread(target=lambda: writer.flush('read'), daemon=True).start()\n"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_forked_process_must_create_streams_again() -> None:
+    done = in_process(
+        OPEN_PAIR
+        + """
+    child = os.fork()
+    if child == 0:
+        try:
+            writer.write(np.zeros(1))
+        except tl.Error as error:
+            assert error.code == "forked", error
+            writer.close()
+            reader.close()
+            del writer, reader
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(reader.read(10, 20)) == 10
+    writer.abort()
+    reader.close()
+    engine.close()
+    """
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_endpoints_leave_no_threads_and_descriptors(engine: tl.Engine) -> None:
+    def count() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+
+    def once() -> None:
+        writer, reader = pair(engine)
+        with reader:
+            with writer:
+                writer.write(np.zeros(10))
+                with reader.acquire(5, LIMIT) as view:
+                    assert len(view) == 5
+                assert len(reader.read(5, LIMIT)) == 5
+
+    for _ in range(3):
+        once()
+    before = count()
+    for _ in range(30):
+        once()
+    threads, descriptors = count()
+    assert threads <= before[0] + 4
+    assert descriptors <= before[1] + 10

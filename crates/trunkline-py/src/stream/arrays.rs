@@ -58,6 +58,10 @@ impl ElementDtype {
     }
 
     /// Returns the bytes of an array that is to be filled.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the memory belongs to the array, which Python shares"
+    )]
     pub(crate) fn bytes_mut<'a>(&self, array: &'a Bound<'_, PyAny>) -> PyResult<&'a mut [u8]> {
         let array = self.checked(array)?;
         // SAFETY: the pointer is that of a live array object.

@@ -1,13 +1,15 @@
 //! Operations that take time: the creation of an endpoint, and calls of an event loop.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::call::{Answer, Pending};
+
+/// Number of times that a waiting call may be woken before its caller looks at the time.
+const WAKES_MAX: usize = 100;
 
 type Running = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
@@ -16,11 +18,11 @@ type Running = Pin<Box<dyn Future<Output = Answer> + Send>>;
 pub(super) struct Operation {
     /// `None` once the answer was taken. Locked only by its owner: the lock makes the type shareable.
     running: Mutex<Option<Running>>,
-    is_cancelled: Arc<AtomicBool>,
+    is_cancelled: Arc<OnceLock<()>>,
 }
 
 /// Tells the future of an operation to end.
-pub(super) struct Cancellation(Arc<AtomicBool>);
+pub(super) struct Cancellation(Arc<OnceLock<()>>);
 
 impl Operation {
     /// Starts an operation. The future ends when it is polled after [`Cancellation::is_set`].
@@ -28,7 +30,7 @@ impl Operation {
     where
         F: Future<Output = Answer> + Send + 'static,
     {
-        let is_cancelled = Arc::new(AtomicBool::new(false));
+        let is_cancelled = Arc::new(OnceLock::new());
         let future = begin(Cancellation(Arc::clone(&is_cancelled)));
         Self {
             running: Mutex::new(Some(Box::pin(future))),
@@ -54,33 +56,34 @@ impl Operation {
 
 impl Cancellation {
     pub(super) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.get().is_some()
     }
 }
 
 /// Wakes a thread that waits for an operation.
-struct Parked(Thread);
+struct Bell(SyncSender<()>);
 
-impl Wake for Parked {
+impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        // A bell that is full wakes the thread as well.
+        let _ = self.0.try_send(());
     }
 }
 
 impl Pending for Operation {
+    /// Waits about as long as `timeout`: the caller waits in slices, and looks at the time in between.
     fn wait(&mut self, timeout: Duration) -> Option<Answer> {
-        let deadline = Instant::now().checked_add(timeout);
-        let waker = Waker::from(Arc::new(Parked(thread::current())));
-        loop {
+        let (bell, wakes) = sync_channel(1);
+        let waker = Waker::from(Arc::new(Bell(bell)));
+        for _ in 0..WAKES_MAX {
             if let Poll::Ready(answer) = self.poll_with(&waker) {
                 return answer;
             }
-            match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-                None => thread::park(),
-                Some(Duration::ZERO) => return None,
-                Some(left) => thread::park_timeout(left),
+            if wakes.recv_timeout(timeout).is_err() {
+                return None;
             }
         }
+        None
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answer> {
@@ -91,7 +94,7 @@ impl Pending for Operation {
     }
 
     fn end(&mut self, _: Duration) -> Answer {
-        self.is_cancelled.store(true, Ordering::Release);
+        let _is_set = self.is_cancelled.set(());
         match self.poll_with(Waker::noop()) {
             Poll::Ready(Some(answer)) => answer,
             // A future that was told to end is ready.
@@ -102,7 +105,7 @@ impl Pending for Operation {
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        self.is_cancelled.store(true, Ordering::Release);
+        let _is_set = self.is_cancelled.set(());
         let _ended = self.poll_with(Waker::noop());
     }
 }

@@ -3,11 +3,11 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::process;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use trunkline::stream::{Monitor, Properties, StreamError};
 
 use super::operation::{Cancellation, Operation};
@@ -19,7 +19,8 @@ pub(super) struct Shared<E: Send + 'static> {
     pub(super) name: String,
     monitor: Monitor,
     state: Mutex<State<E>>,
-    is_closing: AtomicBool,
+    /// Set when the program closes the endpoint.
+    is_closing: OnceLock<()>,
     /// Wakes the call that closes the endpoint, once another call has given it back.
     closer: Mutex<Option<Waker>>,
     /// The process that created the endpoint, whose threads no other process has.
@@ -54,7 +55,7 @@ impl<E: Send + 'static> Shared<E> {
             name: name.to_owned(),
             monitor,
             state: Mutex::new(State::Idle(endpoint)),
-            is_closing: AtomicBool::new(false),
+            is_closing: OnceLock::new(),
             closer: Mutex::new(None),
             process: process::id(),
         })
@@ -65,7 +66,7 @@ impl<E: Send + 'static> Shared<E> {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.is_closing.load(Ordering::Acquire)
+        self.is_closing.get().is_some()
     }
 
     fn state(&self) -> MutexGuard<'_, State<E>> {
@@ -98,25 +99,8 @@ impl<E: Send + 'static> Shared<E> {
         py: Python<'_>,
         f: impl FnOnce(&mut E) -> Result<R, StreamError> + Send,
     ) -> PyResult<Option<R>> {
-        let attempt = py.detach(|| {
-            if self.is_closed() {
-                return Attempt::Closed;
-            }
-            match &mut *self.state() {
-                State::Idle(endpoint) => Attempt::Done(f(endpoint)),
-                State::InUse => Attempt::InUse,
-                State::Leased => Attempt::Leased,
-                State::Closed(_) => Attempt::Closed,
-            }
-        });
-        match attempt {
-            Attempt::Done(Ok(result)) => Ok(Some(result)),
-            Attempt::Done(Err(StreamError::Timeout { .. })) => Ok(None),
-            Attempt::Done(Err(error)) => Err(self.error(py, &error)),
-            Attempt::InUse => Err(self.in_use(py)),
-            Attempt::Leased => Err(self.leased(py)),
-            Attempt::Closed => Err(self.closed(py)),
-        }
+        let attempt = py.detach(|| self.try_on(&mut self.state(), f));
+        self.result(py, attempt)
     }
 
     /// As [`attempt`](Self::attempt), and keeps the endpoint for a lease, which gives it back with
@@ -126,19 +110,49 @@ impl<E: Send + 'static> Shared<E> {
         py: Python<'_>,
         f: impl FnOnce(&mut E) -> Result<R, StreamError> + Send,
     ) -> PyResult<Option<(E, R)>> {
-        let leased = self.attempt(py, f)?;
-        let Some(leased) = leased else {
-            return Ok(None);
-        };
-        // Another thread may have taken the endpoint since. What was acquired is still there then.
-        let mut state = self.state();
-        match std::mem::replace(&mut *state, State::Leased) {
-            State::Idle(endpoint) => Ok(Some((endpoint, leased))),
-            other => {
-                *state = other;
-                drop(state);
-                Err(self.in_use(py))
+        let attempt = py.detach(|| {
+            let state = &mut *self.state();
+            let leased = match self.try_on(state, f) {
+                Attempt::Done(Ok(leased)) => leased,
+                Attempt::Done(Err(error)) => return Attempt::Done(Err(error)),
+                Attempt::InUse => return Attempt::InUse,
+                Attempt::Leased => return Attempt::Leased,
+                Attempt::Closed => return Attempt::Closed,
+            };
+            match std::mem::replace(state, State::Leased) {
+                State::Idle(endpoint) => Attempt::Done(Ok((endpoint, leased))),
+                // `f` ran on an endpoint that was idle.
+                other => {
+                    *state = other;
+                    Attempt::InUse
+                }
             }
+        });
+        self.result(py, attempt)
+    }
+
+    fn try_on<R>(
+        &self,
+        state: &mut State<E>,
+        f: impl FnOnce(&mut E) -> Result<R, StreamError>,
+    ) -> Attempt<R> {
+        match state {
+            _ if self.is_closed() => Attempt::Closed,
+            State::Idle(endpoint) => Attempt::Done(f(endpoint)),
+            State::InUse => Attempt::InUse,
+            State::Leased => Attempt::Leased,
+            State::Closed(_) => Attempt::Closed,
+        }
+    }
+
+    fn result<R>(&self, py: Python<'_>, attempt: Attempt<R>) -> PyResult<Option<R>> {
+        match attempt {
+            Attempt::Done(Ok(result)) => Ok(Some(result)),
+            Attempt::Done(Err(StreamError::Timeout { .. })) => Ok(None),
+            Attempt::Done(Err(error)) => Err(self.error(py, &error)),
+            Attempt::InUse => Err(self.in_use(py)),
+            Attempt::Leased => Err(self.leased(py)),
+            Attempt::Closed => Err(self.closed(py)),
         }
     }
 
@@ -168,7 +182,9 @@ impl<E: Send + 'static> Shared<E> {
             return Err(self.closed(py));
         }
         let mut endpoint = {
-            let mut state = self.state();
+            // Another thread may hold the lock while it waits.
+            let locked = self.state.lock_py_attached(py);
+            let mut state = locked.unwrap_or_else(PoisonError::into_inner);
             match std::mem::replace(&mut *state, State::InUse) {
                 State::Idle(endpoint) => endpoint,
                 other => {
@@ -230,7 +246,7 @@ impl<E: Send + 'static> Shared<E> {
         on: impl for<'a> FnOnce(&'a mut E) -> On<'a, Result<R, StreamError>> + Send + 'static,
         convert: impl FnOnce(Python<'_>, R) -> PyResult<Py<PyAny>> + Send + 'static,
     ) -> Call {
-        self.is_closing.store(true, Ordering::Release);
+        let _is_first = self.is_closing.set(());
         let shared = Arc::clone(self);
         let operation = Operation::start(move |cancellation| async move {
             let taken = poll_fn(|context| match cancellation.is_set() {
