@@ -18,10 +18,10 @@ use crate::wake::WakeQueue;
 type Convert<A> = Box<dyn FnOnce(Python<'_>, A) -> PyResult<Py<PyAny>> + Send + Sync>;
 
 /// The answer of a call, to be converted once the interpreter is attached again.
-type Answer = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+pub(crate) type Answer = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
 /// A call whose answer has any type.
-trait Pending: Send + Sync {
+pub(crate) trait Pending: Send + Sync {
     fn wait(&mut self, timeout: Duration) -> Option<Answer>;
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answer>;
     fn end(&mut self, after: Duration) -> Answer;
@@ -79,6 +79,10 @@ impl Call {
         })))))
     }
 
+    pub(crate) fn of(pending: impl Pending + 'static) -> Self {
+        Self(Mutex::new(Some(Box::new(pending))))
+    }
+
     fn take(&self) -> PyResult<Box<dyn Pending>> {
         let mut pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         pending.take().ok_or_else(taken)
@@ -123,6 +127,12 @@ impl Call {
                 Ok(None)
             }
         }
+    }
+
+    /// Abandons the call, unless another thread waits for it.
+    fn cancel(&self) {
+        let mut pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(pending.take());
     }
 
     /// Ends the call as after a timeout of `seconds`: returns the answer if a part of it is known, as

@@ -22,6 +22,7 @@ use crate::errors;
 use crate::history;
 use crate::pattern_subscription::PatternSubscription;
 use crate::reading::{Parts, Reading, Source};
+use crate::recorder::{Recorder, RecorderOptions};
 use crate::subscription::Subscription;
 use crate::values;
 
@@ -96,11 +97,14 @@ pub(crate) struct Connection {
     polled: polled::Client,
     blocking: Client,
     aio: aio::Client,
+    /// `None` for an engine in this process.
+    url: Option<String>,
 }
 
 impl Connection {
     pub(crate) fn of(client: Client) -> Self {
         Self {
+            url: None,
             polled: client.clone().into_polled(),
             aio: client.clone().into_async(),
             blocking: client,
@@ -119,9 +123,19 @@ impl Connection {
             }
             Client::connect_with(&options)
         });
+        let url = Some(url.to_owned());
         client
-            .map(Self::of)
+            .map(|client| Self {
+                url,
+                ..Self::of(client)
+            })
             .map_err(|error| errors::of_connect(py, &error))
+    }
+
+    /// The URL of the engine; `None` for an engine in this process.
+    #[getter]
+    fn url(&self) -> Option<&str> {
+        self.url.as_deref()
     }
 
     /// Waits until the connection is up. The answer is a dictionary about the engine.
@@ -512,6 +526,11 @@ impl Connection {
             }
         };
         subscribed.map_err(|error| errors::of_call(py, &error))
+    }
+
+    /// Starts to record variables into a file.
+    fn record(&self, py: Python<'_>, options: RecorderOptions<'_>) -> PyResult<Recorder> {
+        Recorder::start(py, &self.blocking, options)
     }
 
     /// Sends waiting data and closes the connection.

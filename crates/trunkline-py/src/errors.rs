@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyModule};
 use trunkline::proto::{Fault, FaultCode};
+use trunkline::stream::{JournalError, StreamError, StreamFault};
 use trunkline::{CallError, ConnectError};
 
 static CLASSES: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
@@ -92,6 +93,45 @@ pub(crate) fn of_connect(py: Python<'_>, error: &ConnectError) -> PyErr {
         &error.to_string(),
         None,
     )
+}
+
+/// Returns the exception for an endpoint of a stream, `name`.
+pub(crate) fn of_stream(py: Python<'_>, error: &StreamError, name: &str) -> PyErr {
+    use StreamError as E;
+    let (class, code) = match error {
+        E::Url(_) => ("Error", "bad-name"),
+        E::RemoteHost { .. } => ("Error", "not-here"),
+        E::Capacity { .. } | E::TooMany { .. } => ("Error", "capacity"),
+        E::TooLong { .. } => ("Error", "too-long"),
+        E::NoDirectory { .. } => ("Disconnected", "no-directory"),
+        E::NoPeer { .. } => ("TimedOut", "no-peer"),
+        E::Timeout { .. } => ("TimedOut", "timed-out"),
+        E::NotEncrypted { .. } => ("Denied", "not-encrypted"),
+        E::Refused { code, .. } | E::Fault(StreamFault::Refused { code, .. }) => {
+            (class_of(*code), code.name())
+        }
+        E::Lost { .. } => ("Gap", "lost"),
+        E::Ended => ("Ended", "ended"),
+        E::Aborted { .. } => ("Gap", "aborted"),
+        E::Fault(StreamFault::PeerDestroyed { .. }) => ("Closed", "peer-destroyed"),
+        E::Fault(StreamFault::DataLost { .. }) => ("Gap", "data-lost"),
+        E::Fault(StreamFault::PeerRestarted) => ("Gap", "peer-restarted"),
+        E::Fault(StreamFault::PeerGone { .. }) => ("Gap", "peer-gone"),
+        E::Fault(StreamFault::PeerExcluded) => ("Gap", "peer-excluded"),
+        E::Fault(StreamFault::VersionMismatch(_)) => ("Error", "version-mismatch"),
+        E::Journal(JournalError::Damaged { .. }) => ("Gap", "journal-damaged"),
+        E::Journal(_) | E::NoJournal => ("Error", "journal"),
+        E::Type { .. } | E::Element(_) => ("Error", "type"),
+        E::Closed => ("Closed", "closed"),
+        _ => ("Error", "failed"),
+    };
+    let mut sentence = error.to_string();
+    if let E::NoPeer { last: None, .. } = error {
+        sentence.push_str(
+            "; create the other end of the stream: one of the two ends must name the other one",
+        );
+    }
+    new(py, class, code, &sentence, Some(name))
 }
 
 /// Returns the name of the class for a fault.

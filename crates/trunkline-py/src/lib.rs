@@ -21,6 +21,7 @@
 //! - `definitions`: definitions of libraries.
 //! - `subscription`, `pattern_subscription`: subscriptions and their events.
 //! - `local_engine`: an engine in the process of the Python program.
+//! - `stream`: lossless streams. `tdms`: TDMS files. `recorder`: records variables.
 
 mod alarms;
 mod call;
@@ -31,7 +32,10 @@ mod history;
 mod local_engine;
 mod pattern_subscription;
 mod reading;
+mod recorder;
+mod stream;
 mod subscription;
+mod tdms;
 mod values;
 mod wake;
 
@@ -52,7 +56,16 @@ mod _trunkline {
     #[pymodule_export]
     use crate::reading::{Block, Reading};
     #[pymodule_export]
+    use crate::recorder::Recorder;
+    #[pymodule_export]
+    use crate::stream::{
+        FanInReader, FanOutWriter, ReadLease, StreamReader, StreamWriter, WriteLease,
+        create_fan_in, create_fan_out, create_reader, create_writer, stream_dtype,
+    };
+    #[pymodule_export]
     use crate::subscription::{Event, Subscription};
+    #[pymodule_export]
+    use crate::tdms::{TdmsChannelInfo, TdmsFileWriter, TdmsReader};
     #[pymodule_export]
     use crate::wake::WakeQueue;
 }

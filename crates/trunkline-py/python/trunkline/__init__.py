@@ -22,6 +22,7 @@ from ._errors import (
     Closed,
     Denied,
     Disconnected,
+    Ended,
     Error,
     Gap,
     NotFound,
@@ -32,16 +33,21 @@ from ._errors import (
     TimedOut,
 )
 from ._history import History, Series
+from ._recorder import RecorderStatus
 from ._records import Alarm, Found, Step, VariableDefinition, Written, variable
 from ._records import enum_type as enum
+from ._streams import Left, Peer, Run, StreamProperties, Undelivered
 from ._sync.batch import Batch
 from ._sync.engine import Engine
 from ._sync.lease import Lease
 from ._sync.monitor import Callbacks, Monitor
+from ._sync.recorder import Recorder
+from ._sync.stream import FanInReader, FanOutWriter, Reader, Streams, Writer
 from ._sync.variable import Variable
 from ._table import Table
 from ._trunkline import Block, Event, Handle, Reading
 from ._waveform import Waveform
+from .tdms import TdmsChannel, TdmsFile, TdmsGroup, TdmsWriter, open_tdms, write_tdms
 
 __all__ = [
     "Alarm",
@@ -53,34 +59,62 @@ __all__ = [
     "Closed",
     "Denied",
     "Disconnected",
+    "Ended",
     "Engine",
     "Error",
     "Event",
+    "FanInReader",
+    "FanOutWriter",
     "Found",
     "Gap",
     "Handle",
     "History",
     "Lease",
+    "Left",
     "Monitor",
     "NoValue",
     "NotFound",
     "OutcomeUnknown",
     "Overrun",
+    "Peer",
+    "Reader",
     "Reading",
+    "Recorder",
+    "RecorderStatus",
     "Rejected",
     "Series",
+    "Run",
     "Step",
     "Table",
+    "StreamProperties",
+    "TdmsChannel",
+    "TdmsFile",
+    "TdmsGroup",
+    "TdmsWriter",
     "TimedOut",
+    "Undelivered",
     "Variable",
     "VariableDefinition",
     "Waveform",
+    "Writer",
     "Written",
     "aio",
     "connect",
     "enum",
+    "fan_in_reader",
+    "fan_out_writer",
+    "open_tdms",
+    "reader",
     "variable",
+    "write_tdms",
+    "writer",
 ]
+
+_streams = Streams()
+writer = _streams.writer
+reader = _streams.reader
+fan_out_writer = _streams.fan_out_writer
+fan_in_reader = _streams.fan_in_reader
 
 
 def connect(url: str | None = None, *, timeout: float = 5.0) -> Engine:

@@ -82,6 +82,10 @@ class Closed(Error):
     """The connection, monitor or stream was closed by this program."""
 
 
+class Ended(Error, EOFError):
+    """The stream has ended: the writer was closed, and everything it wrote has been read."""
+
+
 class BatchError(Error):
     """Some names of a call failed; the others succeeded.
 

@@ -25,13 +25,15 @@ from .._trunkline import Connection, LocalEngine, Reading
 from .batch import AsyncBatch
 from .lease import AsyncLease
 from .monitor import AsyncCallbacks, AsyncMonitor
+from .recorder import AsyncRecorder
 from .requests import AsyncRequests, raise_failures
+from .stream import AsyncStreams
 from .variable import AsyncVariable
 
 T = TypeVar("T")
 
 
-class AsyncEngine:
+class AsyncEngine(AsyncStreams):
     """A connection to an engine. It is restored automatically after an interruption.
 
     Any number of threads may use it. A process that was forked must connect again.
@@ -427,6 +429,64 @@ class AsyncEngine:
             BatchError: Another client holds the lease of one of the variables; raised by `with`.
         """
         return AsyncLease(self._requests, [names] if isinstance(names, str) else list(names), seconds)
+
+    # --- streams ---------------------------------------------------------
+
+    def _stream_engine(self) -> tuple[str | None, int | None]:
+        self._requests.check()
+        url = self._requests.connection.url
+        if url is not None:
+            return url, None
+        if not self.addresses:
+            raise Error(
+                "this engine listens at no address, so no program can find its streams",
+                hint='start it with listen="127.0.0.1:0", or give the stream a port of its own',
+                code="not-listening",
+            )
+        return None, int(self.addresses[0].rsplit(":", 1)[1])
+
+    def record(
+        self,
+        path: str | os.PathLike[str],
+        names: str | Sequence[str],
+        *,
+        excluded: str | Sequence[str] = (),
+        properties: Mapping[str, Any] | None = None,
+        preallocate: int | str = 0,
+        contract: str = "all",
+        write_every: float = 1.0,
+        checksums: bool = False,
+    ) -> AsyncRecorder:
+        """Starts to record variables into a new TDMS file, on a thread of this process.
+
+        Args:
+            path: The file, which must not exist.
+            names: Names and patterns, such as "daq/**". Variables that appear later are recorded too.
+            excluded: Names and patterns that are not recorded.
+            properties: Properties of the file, written at the end: numbers, `bool`, `str` or
+                `numpy.datetime64`.
+            preallocate: Bytes of the disk to reserve, such as "10GB"; the rest is released at the end.
+            contract: Contract of the subscription; see `monitor`. With "all", nothing is left out.
+            write_every: Seconds between two writes. If the program is killed, it loses at most these.
+            checksums: Writes the checksums of the segments beside the file, in `x.tdms.sums`.
+
+        Raises:
+            FileExistsError: The file exists.
+            OSError: The file cannot be created, or the space cannot be reserved.
+            ValueError: A name or pattern is not valid.
+        """
+        self._requests.check()
+        return AsyncRecorder(
+            self._requests.connection,
+            path,
+            [names] if isinstance(names, str) else names,
+            excluded=[excluded] if isinstance(excluded, str) else excluded,
+            properties=properties,
+            preallocate=preallocate,
+            contract=contract,
+            write_every=write_every,
+            checksums=checksums,
+        )
 
     # --- libraries -------------------------------------------------------
 

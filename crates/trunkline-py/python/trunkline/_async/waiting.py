@@ -83,6 +83,49 @@ class Waiting:
         """Waits for a reading or an event. Returns false at the timeout."""
         return bool(await self._until(subscription.poll, timeout))
 
+    async def attempt(
+        self,
+        attempt: Callable[[float], Any],
+        begin: Callable[[], Call],
+        timeout: float | None,
+        *,
+        tries_first: bool = True,
+    ) -> Any:
+        """Returns the first result of `attempt` that is not `None`; `None` at the timeout.
+
+        Args:
+            attempt: Gets the seconds that it may wait.
+            begin: Begins to wait until an attempt can succeed. If the answer is not `None`, it is the
+                result.
+            timeout: Seconds; with `None`, without limit.
+            tries_first: The first attempt takes no time.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            if tries_first:
+                result = attempt(0.0)
+                if result is not None:
+                    return result
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return None if tries_first else attempt(0.0)
+            call = begin()
+            try:
+                answer = await self._until(call.poll, left)
+            finally:
+                call.cancel()
+            if answer is None:
+                return None
+            if answer[0] is not None:
+                return answer[0]
+            tries_first = True
+
+    def interrupt(self) -> None:
+        """Ends the calls that wait now."""
+        for waiter in self._waiters.values():
+            if not waiter.done():
+                waiter.set_exception(Closed("closed by this program", code="closed"))
+
     def stop(self) -> None:
         """Ends all waiting calls."""
         if self._queue is not None and self._loop is not None and not self._loop.is_closed():
@@ -112,3 +155,13 @@ class Background:
 def monotonic() -> float:
     """Returns the time by which timeouts are counted, in seconds."""
     return time.monotonic()
+
+
+async def pause(seconds: float) -> None:
+    """Waits."""
+    await asyncio.sleep(seconds)
+
+
+async def beside(function: Callable[[], Any]) -> Any:
+    """Runs a native function that takes a moment."""
+    return await asyncio.to_thread(function)

@@ -48,6 +48,41 @@ class Waiting:
                 return False
         return True
 
+    def attempt(
+        self,
+        attempt: Callable[[float], Any],
+        begin: Callable[[], Call],
+        timeout: float | None,
+        *,
+        tries_first: bool = True,
+    ) -> Any:
+        """Returns the first result of `attempt` that is not `None`; `None` at the timeout.
+
+        Args:
+            attempt: Gets the seconds that it may wait.
+            begin, tries_first: For event loops.
+            timeout: Seconds; with `None`, without limit.
+        """
+        if timeout is None:
+            while True:
+                result = attempt(SLICE)
+                if result is not None:
+                    return result
+                self._check()
+        result = attempt(min(timeout, SLICE))
+        if result is not None or timeout <= SLICE:
+            return result
+        deadline = time.monotonic() + timeout - SLICE
+        while (left := deadline - time.monotonic()) > 0:
+            self._check()
+            result = attempt(min(left, SLICE))
+            if result is not None:
+                return result
+        return None
+
+    def interrupt(self) -> None:
+        """Ends the calls that wait now: native code refuses their next slice."""
+
     def _check(self) -> None:
         if self._is_stopped:
             raise Closed("the connection was closed", code="closed")
@@ -74,3 +109,13 @@ class Background:
 def monotonic() -> float:
     """Returns the time by which timeouts are counted, in seconds."""
     return time.monotonic()
+
+
+def pause(seconds: float) -> None:
+    """Waits."""
+    time.sleep(seconds)
+
+
+def beside(function: Callable[[], Any]) -> Any:
+    """Runs a native function that takes a moment."""
+    return function()
