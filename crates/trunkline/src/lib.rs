@@ -80,7 +80,7 @@ pub use trunkline_client::{
     AlarmName, AlarmQuery, Batch, BatchReading, Bookmark, Comparison, Condition, ConnectionState,
     ControlList, Credentials, Event, FollowEvent, ForcedList, Found, FromValue, GROUP_MAX,
     GroupOutcome, IntoValue, Item, Lease, LeaseTerms, LeaseVerb, NotTried, OpenOptions, Opened,
-    ReadingBuffer, ReadingRef, RecordedStart, Snapshot, Step, SubscribeOptions,
+    ReadingBuffer, ReadingRef, RecordedStart, Session, Snapshot, Step, SubscribeOptions,
     SubscriptionAccount, Typed, VariableRef, WatchEvent, Write, WriteCounts, WriteMode,
     WriteOutcome,
 };
