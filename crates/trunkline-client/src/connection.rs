@@ -256,6 +256,7 @@ impl Connection {
             keepalive,
             deadline,
             since: now,
+            is_exposed: self.channel.is_exposed(),
         };
         self.phase = Phase::Open(Box::new(Open {
             session: Arc::new(session),

@@ -30,6 +30,7 @@ pub(crate) fn explain_connection(parts: &Parts, now: Tick, name: &str) -> Option
         | Disconnect::Io { .. }
         | Disconnect::Dead { .. }
         | Disconnect::Tls { .. }
+        | Disconnect::OtherUser { .. }
         | Disconnect::Malformed { .. }
         | Disconnect::NotTrunkline { .. }
         | Disconnect::Slow { .. }

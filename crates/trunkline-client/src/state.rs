@@ -63,6 +63,10 @@ pub struct Session {
     pub deadline: Duration,
     /// The time at which the session began.
     pub since: Tick,
+    /// True if other machines can read and change what the connection transfers, or take the place of the
+    /// engine, because it leads to another machine without encryption. Tell the user, or connect with
+    /// encryption: join the engine with `trunkline join`, and connect to the URL of the context.
+    pub is_exposed: bool,
 }
 
 /// Counts over all connections of a client so far.

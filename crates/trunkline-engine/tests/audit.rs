@@ -734,6 +734,18 @@ fn each_kind_of_security_event_has_its_own_entry() {
         SecurityEvent::SessionEnded {
             cause: "closed by the client",
         },
+        SecurityEvent::StreamRegistered {
+            name: "daq/raw",
+            refused: None,
+        },
+        SecurityEvent::StreamConnected {
+            name: "daq/raw",
+            refused: None,
+        },
+        SecurityEvent::StreamConnected {
+            name: "daq/raw",
+            refused: Some("the ticket is not valid"),
+        },
     ] {
         note(&rig, &caller, "local:1000", event);
     }
@@ -749,6 +761,9 @@ fn each_kind_of_security_event_has_its_own_entry() {
             "configure  listen: done",
             "revoke  the account ann was removed: done",
             "logout  closed by the client: done",
+            "stream register daq/raw : done",
+            "stream connect daq/raw : done",
+            "stream connect daq/raw : refused: the ticket is not valid",
         ]
     );
     assert!(entries.iter().all(|entry| entry.who == "local:1000"));
@@ -827,6 +842,53 @@ fn wrong_passwords_of_many_peers_are_counted_together() {
     assert!((70..=85).contains(&entries.len()), "{}", entries.len());
     let last = security(&entries[entries.len() - 1..]);
     assert_eq!(last, ["login  account ann by key: done"]);
+}
+
+/// An account that opens streams without end adds as few entries as an attack with wrong passwords.
+///
+/// Behaviour: B-24.
+#[test]
+fn streams_that_an_account_opens_without_end_are_counted_together() {
+    let (rig, _) = audited();
+    let caller = Caller::local(7, 1000);
+    let names = (0..10_000).map(|number| format!("daq/{number}"));
+    for (number, name) in names.enumerate() {
+        let refused = (number % 2 == 1).then_some("another endpoint has this name");
+        for event in [
+            SecurityEvent::StreamRegistered {
+                name: &name,
+                refused,
+            },
+            SecurityEvent::StreamConnected {
+                name: &name,
+                refused: None,
+            },
+            // One stream whose connection breaks again and again.
+            SecurityEvent::StreamConnected {
+                name: "daq/0",
+                refused: None,
+            },
+        ] {
+            note(&rig, &caller, "account:daq", event);
+        }
+        rig.advance(Duration::from_millis(10));
+        note_repeats(&rig);
+    }
+    rig.advance(Duration::from_secs(60));
+    note_repeats(&rig);
+    let entries = taken(&rig);
+    assert!((120..=140).contains(&entries.len()), "{}", entries.len());
+    let events = entries
+        .iter()
+        .map(|entry| match entry.new.split_once(" more") {
+            Some((count, _)) => count.parse::<u64>().expect("it is a number"),
+            None => 1,
+        });
+    assert_eq!(events.sum::<u64>(), 30_000);
+    let broken = entries.iter().filter(|entry| entry.name == "daq/0");
+    let broken: Vec<_> = broken.map(|entry| entry.new.as_str()).collect();
+    let is_count = |text: &&str| text.contains(" more since ") && !text.contains("the last");
+    assert!(broken.iter().any(is_count), "{broken:?}");
 }
 
 #[test]

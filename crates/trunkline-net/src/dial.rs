@@ -15,6 +15,7 @@ use trunkline_proto::message::closing::Refused;
 use trunkline_proto::{Disconnect, Negotiation};
 use trunkline_types::{SocketPath, Tick};
 
+use crate::peer_user;
 use crate::sleeper::Sleeper;
 use crate::transport::passing::Descriptors;
 use crate::transport::shm::{Side, local_transport};
@@ -24,10 +25,18 @@ use crate::transport::unix;
 pub use crate::transport::unix::SocketExtra;
 use crate::transport::{Interest, Source, SourceKind, Transport};
 
+/// The user id of the system administrator.
+const ROOT: u32 = 0;
+
 /// The place a link connects to.
 pub enum Dialler {
     /// A TCP port of a host. Each dial resolves the name and tries all its addresses.
-    Tcp { host: String, port: u16 },
+    Tcp {
+        host: String,
+        port: u16,
+        /// See [`for_own_user`](Self::for_own_user).
+        same_user: bool,
+    },
     /// A TCP port of a host, encrypted with TLS 1.3. The handshake is part of the dial. The engine's
     /// certificate must be for this host, a name or an IP address.
     Tls {
@@ -48,6 +57,8 @@ pub enum Dialler {
         port: u16,
         /// The second use of the Unix socket: shared memory or descriptors.
         beside: SocketExtra,
+        /// See [`for_own_user`](Self::for_own_user).
+        same_user: bool,
     },
     /// A connection made by the closure, such as
     /// [`Server::accept_pipe`](crate::Server::accept_pipe). The link's background thread calls it
@@ -85,6 +96,7 @@ impl Dialler {
         Dialler::Tcp {
             host: host.into(),
             port,
+            same_user: false,
         }
     }
 
@@ -105,7 +117,19 @@ impl Dialler {
             host: host.into(),
             port,
             beside: SocketExtra::SharedMemory,
+            same_user: false,
         }
+    }
+
+    /// Makes the dialler refuse a port without encryption unless the program that listens there runs on this
+    /// machine as the user of this program, or as root, from whom nothing is hidden. If the system does not
+    /// report the user, the port is refused.
+    #[must_use]
+    pub fn for_own_user(mut self) -> Self {
+        if let Dialler::Tcp { same_user, .. } | Dialler::Near { same_user, .. } = &mut self {
+            *same_user = true;
+        }
+        self
     }
 
     /// Makes the dialler accept file descriptors over its socket and store them in `descriptors`,
@@ -128,7 +152,7 @@ impl Dialler {
 impl fmt::Debug for Dialler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Dialler::Tcp { host, port } => write!(f, "Dialler::Tcp({host}:{port})"),
+            Dialler::Tcp { host, port, .. } => write!(f, "Dialler::Tcp({host}:{port})"),
             Dialler::Tls { host, port, .. } => write!(f, "Dialler::Tls({host}:{port})"),
             Dialler::Unix(path) => write!(f, "Dialler::Unix({path})"),
             Dialler::Shared(path) => write!(f, "Dialler::Shared({path})"),
@@ -145,20 +169,35 @@ impl fmt::Debug for Dialler {
 /// One dial, from the name resolution to the last address. Never blocks.
 pub(crate) struct Dial {
     limits: DialLimits,
-    /// The host to which the connection must be encrypted.
-    encryption: Option<Encryption>,
+    protection: Protection,
     /// The Unix socket that could not be used when the dial began.
     near: Option<(SocketPath, SocketExtra)>,
     stage: Stage,
     failures: Vec<(SocketAddr, io::Error)>,
-    /// The reason why the first handshake failed. It is more informative than other failures,
+    /// The reason why the first connection was not used. It is more informative than other failures,
     /// because a program has answered.
-    handshake_failure: Option<Disconnect>,
+    refusal: Option<Disconnect>,
 }
 
-struct Encryption {
-    host: String,
-    client: Arc<TlsClient>,
+/// What a TCP connection must fulfil.
+enum Protection {
+    None,
+    /// The program that listens must run as this user, or as root.
+    SameUser,
+    /// The connection must be encrypted to this host.
+    Encryption {
+        host: String,
+        client: Arc<TlsClient>,
+    },
+}
+
+impl Protection {
+    fn of_plain(same_user: bool) -> Self {
+        match same_user {
+            true => Self::SameUser,
+            false => Self::None,
+        }
+    }
 }
 
 enum Stage {
@@ -188,7 +227,7 @@ enum AttemptStep {
     Wait(Interest),
     Connected(Transport),
     Failed(io::Error),
-    /// The encrypted connection cannot be set up.
+    /// The encrypted connection cannot be set up, or a program of another user listens.
     Refused(Disconnect),
 }
 
@@ -208,17 +247,24 @@ impl Dial {
         sleeper: &Arc<Sleeper>,
     ) -> Self {
         let mut unusable_socket = None;
-        let mut encryption = None;
+        let mut protection = Protection::None;
         let stage = match dialler {
             Dialler::Pipe(connect) => Stage::Ended(Some(connect().map_err(Disconnect::from))),
             Dialler::Unix(path) => Stage::Ended(Some(connect_unix(path, false))),
             Dialler::Shared(path) => Stage::Ended(Some(connect_unix(path, true))),
-            Dialler::Tcp { host, port } => Stage::host(host, *port, limits, now, sleeper),
+            Dialler::Tcp {
+                host,
+                port,
+                same_user,
+            } => {
+                protection = Protection::of_plain(*same_user);
+                Stage::host(host, *port, limits, now, sleeper)
+            }
             Dialler::Tls { host, port, tls } => {
-                encryption = Some(Encryption {
+                protection = Protection::Encryption {
                     host: host.clone(),
                     client: tls.clone(),
-                });
+                };
                 Stage::host(host, *port, limits, now, sleeper)
             }
             Dialler::Near {
@@ -226,6 +272,7 @@ impl Dial {
                 host,
                 port,
                 beside,
+                same_user,
             } => match unix::connect_near(socket.as_path(), beside) {
                 Ok(transport) => Stage::Ended(Some(Ok(transport))),
                 Err(_) => {
@@ -233,17 +280,18 @@ impl Dial {
                         descriptors.begin(false);
                     }
                     unusable_socket = Some((socket.clone(), beside.clone()));
+                    protection = Protection::of_plain(*same_user);
                     Stage::host(host, *port, limits, now, sleeper)
                 }
             },
         };
         Self {
             limits,
-            encryption,
+            protection,
             near: unusable_socket,
             stage,
             failures: Vec::new(),
-            handshake_failure: None,
+            refusal: None,
         }
     }
 
@@ -286,9 +334,8 @@ impl Dial {
                     current: None,
                 } => match rest.pop_front() {
                     None => {
-                        let handshake = self.handshake_failure.take();
-                        let cause =
-                            handshake.unwrap_or_else(|| no_address_answered(&self.failures));
+                        let refusal = self.refusal.take();
+                        let cause = refusal.unwrap_or_else(|| no_address_answered(&self.failures));
                         return DialStep::Failed(cause);
                     }
                     Some(address) => match start_connect(address) {
@@ -312,7 +359,7 @@ impl Dial {
                 Stage::Addresses {
                     current: Some(attempt),
                     ..
-                } => match attempt.advance(now, self.limits, self.encryption.as_ref()) {
+                } => match attempt.advance(now, self.limits, &self.protection) {
                     AttemptStep::Wait(interest) => {
                         let source = Source::new(attempt.stream.clone(), SourceKind::Socket);
                         return DialStep::Wait(Some((source, interest)), attempt.until);
@@ -325,7 +372,7 @@ impl Dial {
                         self.next_address();
                     }
                     AttemptStep::Refused(cause) => {
-                        self.handshake_failure.get_or_insert(cause);
+                        self.refusal.get_or_insert(cause);
                         self.next_address();
                     }
                 },
@@ -388,21 +435,19 @@ impl Stage {
 }
 
 impl Attempt {
-    fn advance(
-        &mut self,
-        now: Tick,
-        limits: DialLimits,
-        encryption: Option<&Encryption>,
-    ) -> AttemptStep {
+    fn advance(&mut self, now: Tick, limits: DialLimits, protection: &Protection) -> AttemptStep {
         if let Some(handshake) = self.handshake.take() {
-            return self.shake(handshake, now, limits, encryption);
+            return self.shake(handshake, now, limits, protection);
         }
-        match (take_connected(&self.stream, self.address), encryption) {
-            (Ok(Some(())), None) => {
+        match (take_connected(&self.stream, self.address), protection) {
+            (Ok(Some(())), Protection::SameUser) if let Err(cause) = self.check_user() => {
+                AttemptStep::Refused(cause)
+            }
+            (Ok(Some(())), Protection::None | Protection::SameUser) => {
                 let stream = self.stream.clone();
                 tcp_transport(stream, self.address, limits.user_timeout).into()
             }
-            (Ok(Some(())), Some(Encryption { host, client })) => {
+            (Ok(Some(())), Protection::Encryption { host, client }) => {
                 self.until = now.saturating_add(limits.handshake);
                 // So that the messages of the handshake are not delayed.
                 if let Err(error) = self.stream.set_nodelay(true) {
@@ -410,7 +455,7 @@ impl Attempt {
                 }
                 let stream = self.stream.clone();
                 match ClientHandshake::new(stream, self.address, host, client) {
-                    Ok(handshake) => self.shake(Box::new(handshake), now, limits, encryption),
+                    Ok(handshake) => self.shake(Box::new(handshake), now, limits, protection),
                     Err(sentence) => AttemptStep::Refused(Disconnect::Tls { sentence }),
                 }
             }
@@ -423,12 +468,26 @@ impl Attempt {
         }
     }
 
+    /// # Errors
+    /// The program that listens runs as another user than this program and root.
+    fn check_user(&self) -> Result<(), Disconnect> {
+        let own = unix::own_uid();
+        match peer_user::of_listener(&self.stream, self.address) {
+            Some(uid) if uid == own || uid == ROOT => Ok(()),
+            uid => Err(Disconnect::OtherUser {
+                address: self.address,
+                uid,
+                own,
+            }),
+        }
+    }
+
     fn shake(
         &mut self,
         mut handshake: Box<ClientHandshake>,
         now: Tick,
         limits: DialLimits,
-        encryption: Option<&Encryption>,
+        protection: &Protection,
     ) -> AttemptStep {
         match handshake.advance() {
             Ok(Shaken::Done) => handshake.into_transport(limits.user_timeout).into(),
@@ -446,7 +505,10 @@ impl Attempt {
                 })
             }
             Err(failure) => {
-                let host = encryption.map_or("the engine", |one| &one.host);
+                let host = match protection {
+                    Protection::Encryption { host, .. } => host.as_str(),
+                    Protection::None | Protection::SameUser => "the engine",
+                };
                 AttemptStep::Refused(handshake_failed(failure, host))
             }
         }

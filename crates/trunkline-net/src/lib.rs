@@ -34,6 +34,7 @@ mod idle_wait;
 pub mod link;
 pub mod near;
 mod outgoing;
+mod peer_user;
 mod role;
 pub mod server;
 mod signal;

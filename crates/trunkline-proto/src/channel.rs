@@ -22,8 +22,17 @@ pub struct Channel {
     pub authority: Option<Arc<[u8]>>,
     /// Engine only: the user id of a peer on this machine, as the system reports it.
     pub uid: Option<u32>,
-    /// Engine only: the address of a peer that is connected over TCP.
+    /// The address of a peer that is connected over TCP. For a client, `None` with TLS.
     pub address: Option<IpAddr>,
+}
+
+impl Channel {
+    /// Returns true if other machines can read and change the bytes, or take the place of the peer: the
+    /// connection leads over TCP to an address that is not loopback, without TLS.
+    pub fn is_exposed(&self) -> bool {
+        let is_beyond = |address: IpAddr| !address.to_canonical().is_loopback();
+        !self.is_private && self.address.is_some_and(is_beyond)
+    }
 }
 
 /// The keys with which two ends of a stream encrypt their connection. An engine has told each end the
@@ -47,6 +56,23 @@ impl fmt::Debug for EndKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_connections_beyond_loopback_are_exposed() {
+        let channel = |address: &str, is_private| Channel {
+            address: Some(address.parse().expect("it is an address")),
+            is_private,
+            ..Channel::default()
+        };
+        for address in ["192.0.2.7", "fd00::7", "::ffff:10.0.0.1"] {
+            assert!(channel(address, false).is_exposed(), "{address}");
+            assert!(!channel(address, true).is_exposed(), "{address}");
+        }
+        for address in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+            assert!(!channel(address, false).is_exposed(), "{address}");
+        }
+        assert!(!Channel::default().is_exposed());
+    }
 
     #[test]
     fn seed_of_an_end_is_not_shown() {

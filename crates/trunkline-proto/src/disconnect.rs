@@ -1,6 +1,7 @@
 //! The reasons why connections end.
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use trunkline_types::quality::Reason;
@@ -71,6 +72,20 @@ pub enum Disconnect {
         /// The reason, and what to do about it.
         sentence: String,
     },
+    /// The program that listens at the port of this machine does not run as the user of this program,
+    /// or the system does not report its user.
+    #[error(
+        "{}; run both programs as the same user, let both use an engine, or, if you trust that program, permit other users with `insecure`",
+        other_user(address, *uid, *own)
+    )]
+    OtherUser {
+        /// The address of the port.
+        address: SocketAddr,
+        /// The user of the program that listens; `None` if the system does not report it.
+        uid: Option<u32>,
+        /// The user of this program.
+        own: u32,
+    },
     /// The other end violated the protocol.
     #[error("the peer violated the protocol ({sentence}); its program is at fault")]
     Malformed {
@@ -109,9 +124,10 @@ pub enum Disconnect {
     ClosedLocally,
 }
 
-/// Time after which a client dials again if the encrypted connection could not be set up. A person
-/// must act first, at this machine or at the other one; the connection then recovers automatically.
-const TLS_RETRY_AFTER: Duration = Duration::from_secs(5);
+/// Time after which a client dials again if the encrypted connection could not be set up, or if a program of
+/// another user listens. A person must act first, at this machine or at the other one; the connection then
+/// recovers automatically.
+const REMEDY_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Time after which a peer may reconnect if it was refused because memory was exhausted.
 const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -132,6 +148,7 @@ impl Disconnect {
             | Disconnect::NameLookup { .. }
             | Disconnect::Dead { .. }
             | Disconnect::Tls { .. }
+            | Disconnect::OtherUser { .. }
             | Disconnect::Malformed { .. }
             | Disconnect::Slow { .. }
             | Disconnect::OutOfMemory { .. } => true,
@@ -145,7 +162,7 @@ impl Disconnect {
             Disconnect::Refused { retry_after, .. } | Disconnect::Goodbye { retry_after, .. } => {
                 *retry_after
             }
-            Disconnect::Tls { .. } => Some(TLS_RETRY_AFTER),
+            Disconnect::Tls { .. } | Disconnect::OtherUser { .. } => Some(REMEDY_RETRY_AFTER),
             Disconnect::PeerClosed
             | Disconnect::Io { .. }
             | Disconnect::NameLookup { .. }
@@ -175,7 +192,8 @@ impl Disconnect {
             | Disconnect::Goodbye {
                 code: FaultCode::Denied,
                 ..
-            } => Reason::AccessDenied,
+            }
+            | Disconnect::OtherUser { .. } => Reason::AccessDenied,
             Disconnect::VersionMismatch(_) => Reason::VersionMismatch,
             Disconnect::Refused { .. } | Disconnect::Tls { .. } | Disconnect::ClosedLocally => {
                 Reason::NotConnected
@@ -210,6 +228,7 @@ impl Disconnect {
             | Disconnect::Refused { .. }
             | Disconnect::Goodbye { .. }
             | Disconnect::Tls { .. }
+            | Disconnect::OtherUser { .. }
             | Disconnect::NotTrunkline { .. }
             | Disconnect::VersionMismatch(_)
             | Disconnect::ClosedLocally => return None,
@@ -314,6 +333,17 @@ fn one_line(sentence: &str) -> String {
         }
     }
     line
+}
+
+fn other_user(address: &SocketAddr, uid: Option<u32>, own: u32) -> String {
+    let user = match uid {
+        Some(uid) => format!("as user {uid}"),
+        None => "as a user that the system does not report".to_owned(),
+    };
+    format!(
+        "the program that listens at {address} runs {user}, and this program, which runs as user {own}, \
+         has not sent it anything"
+    )
 }
 
 fn io_sentence(kind: ErrorKind, text: &str) -> String {

@@ -38,6 +38,7 @@
 use std::time::Duration;
 
 use trunkline_types::Tick;
+use zeroize::Zeroize;
 
 use crate::FrameKind;
 use crate::limits::{
@@ -540,11 +541,16 @@ impl FrameBuffer {
     pub fn new(limits: FrameLimits) -> Self {
         Self {
             limits,
-            ..Self::default()
+            pending: Vec::new(),
+            parts: Vec::new(),
+            is_consumed: false,
+            started_at: None,
+            segment: None,
         }
     }
 
     pub fn set_limits(&mut self, limits: FrameLimits) {
+        self.erase_login();
         self.limits = limits;
     }
 
@@ -660,7 +666,22 @@ impl FrameBuffer {
         }
     }
 
+    /// Erases the frame that was returned last if it belongs to the login, because it may contain a password or
+    /// a token.
+    fn erase_login(&mut self) {
+        if self.limits.hello && self.is_consumed {
+            self.is_consumed = false;
+            self.erase();
+        }
+    }
+
+    fn erase(&mut self) {
+        self.pending.zeroize();
+        self.parts.zeroize();
+    }
+
     fn discard_consumed(&mut self) {
+        self.erase_login();
         if self.is_consumed {
             self.is_consumed = false;
             clear(&mut self.pending);
@@ -726,6 +747,15 @@ impl FrameBuffer {
     }
 }
 
+impl Drop for FrameBuffer {
+    fn drop(&mut self) {
+        // A frame of the login, complete or not.
+        if self.limits.hello {
+            self.erase();
+        }
+    }
+}
+
 /// Appends the bytes, or fails if there is no memory for them.
 fn append(buffer: &mut Vec<u8>, bytes: &[u8]) -> Result<(), FrameError> {
     if buffer.try_reserve(bytes.len()).is_err() {
@@ -787,5 +817,19 @@ mod tests {
         // Splitting again changes nothing.
         split_oversized(&mut whole, 3, max as u32);
         assert_eq!(whole, expected);
+    }
+
+    #[test]
+    fn frame_of_the_login_is_erased_when_the_session_begins() {
+        let hello = frame(FrameKind::Hello, 0, b"password");
+        let (first, mut rest) = hello.split_at(10);
+        let mut sut = FrameBuffer::new(FrameLimits::HELLO);
+        let next = sut.next_frame(Tick::ZERO, &mut &*first);
+        assert!(matches!(next, Ok(None)));
+        let next = sut.next_frame(Tick::ZERO, &mut rest);
+        assert!(matches!(next, Ok(Some(frame)) if frame.kind() == Some(FrameKind::Hello)));
+        sut.set_limits(FrameLimits::default());
+        assert!(sut.pending.is_empty());
+        assert!(!sut.is_consumed);
     }
 }

@@ -105,6 +105,25 @@ fn disconnect_names_the_party_at_fault_and_the_remedy() {
             },
             ["send a complete hello within 5.0 s", "has stalled"],
         ),
+        (
+            &Disconnect::OtherUser {
+                address: ([127, 0, 0, 1], 5900).into(),
+                uid: Some(1001),
+                own: 1000,
+            },
+            [
+                "at 127.0.0.1:5900 runs as user 1001, and this program, which runs as user 1000",
+                "run both programs as the same user",
+            ],
+        ),
+        (
+            &Disconnect::OtherUser {
+                address: ([127, 0, 0, 1], 5900).into(),
+                uid: None,
+                own: 1000,
+            },
+            ["as a user that the system does not report", "`insecure`"],
+        ),
     ] {
         let sentence = cause.to_string();
         for word in words {
@@ -152,6 +171,15 @@ fn disconnect_determines_quality_and_redialling() {
                 text: String::new(),
             },
             Reason::NameLookupFailed,
+            true,
+        ),
+        (
+            Disconnect::OtherUser {
+                address: ([127, 0, 0, 1], 5900).into(),
+                uid: None,
+                own: 1000,
+            },
+            Reason::AccessDenied,
             true,
         ),
     ] {

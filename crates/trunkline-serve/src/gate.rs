@@ -212,6 +212,29 @@ pub fn pass_stream(
     Err(Fault::new(FaultCode::Denied, sentence))
 }
 
+/// Records in the audit trail that an endpoint was registered (S_REGISTER) or connected (S_HELLO), or that this
+/// was refused for a reason other than [`pass_stream`], which records its refusals itself.
+pub fn note_stream(
+    engine: &Engine,
+    caller: &Caller,
+    kind: FrameKind,
+    url: Option<&StreamUrl>,
+    refused: Option<&Fault>,
+    moment: Moment,
+) {
+    let name = url.map(StreamUrl::path).unwrap_or_default();
+    let name = name.as_str();
+    let refused = refused.map(|fault| fault.sentence.as_str());
+    let event = match kind {
+        FrameKind::StreamRegister => SecurityEvent::StreamRegistered { name, refused },
+        _ => SecurityEvent::StreamConnected { name, refused },
+    };
+    let peer = caller.principal.to_string();
+    let note = SecurityNote { peer: &peer, event };
+    let audit = engine.audit();
+    audit.note_security(caller, note, moment, &mut Wakes::new());
+}
+
 /// Returns true if the directory lists the stream for this caller.
 pub fn shows_stream(caller: &Caller, url: &StreamUrl) -> bool {
     match requirement(FrameKind::StreamList) {

@@ -56,7 +56,8 @@ pub struct Options {
     /// is then encrypted from endpoint to endpoint.
     pub security: Option<EngineSecurity>,
     /// Permits connections with other machines that are not encrypted: to a peer on another machine
-    /// without [`security`](Self::security), and to this endpoint's own port.
+    /// without [`security`](Self::security), and to this endpoint's own port. Also permits programs of other
+    /// users of this machine, at this endpoint's own port and at the port in the URL of its peer.
     pub insecure: bool,
     /// Name and release of the program, which the peer can display.
     pub program: String,

@@ -44,7 +44,11 @@ struct Rules {
     registrations: AtomicUsize,
     /// Who opens the next connections.
     identity: Mutex<Identity>,
+    /// What the directory has done for programs: the request, the name, and the reason for a refusal.
+    noted: Mutex<Vec<Noted>>,
 }
+
+type Noted = (FrameKind, Option<String>, Option<FaultCode>);
 
 struct TestGate {
     rules: Arc<Rules>,
@@ -84,6 +88,12 @@ impl Gate for TestGate {
 
     fn shows(&self, url: &StreamUrl) -> bool {
         self.permits(url)
+    }
+
+    fn note(&self, kind: FrameKind, url: Option<&StreamUrl>, refused: Option<&Fault>) {
+        let name = url.map(|url| url.to_string());
+        let refused = refused.map(|fault| fault.code);
+        self.rules.noted.lock().unwrap().push((kind, name, refused));
     }
 
     fn identity(&self) -> Identity {
@@ -525,6 +535,38 @@ fn ticket_is_of_no_use_to_another_account() {
     assert_eq!(refused.code, FaultCode::BadTicket);
     let _writer = Writer::<u64>::create("open/out", rig.options(Some("open/in"))).unwrap();
     drop(reader.join().unwrap());
+}
+
+/// Behaviour: B-24, B-80.
+#[test]
+fn registered_and_connected_endpoints_and_refusals_are_noted() {
+    let rig = Rig::start();
+    let reader = rig.reader("open/in");
+    rig.wait_for("open/in");
+    Reader::<u64>::create("open/in", rig.options(None)).unwrap_err();
+    let incarnation = Incarnation([7; 16]);
+    let refused = Raw::dial(rig.port()).present([0; 16], incarnation);
+    assert_eq!(refused.code, FaultCode::BadTicket);
+    let _writer = Writer::<u64>::create("open/out", rig.options(Some("open/in"))).unwrap();
+    drop(reader.join().unwrap());
+    let noted = || rig.rules.noted.lock().unwrap().clone();
+    let of = |kind: FrameKind, name: &str| {
+        let noted = noted().into_iter();
+        let name = Some(format!("tl://localhost/{name}"));
+        let noted = noted.filter(|noted| (noted.0, &noted.1) == (kind, &name));
+        noted.map(|noted| noted.2).collect::<Vec<_>>()
+    };
+    // The second endpoint has tried a few times.
+    let mut registered = of(FrameKind::StreamRegister, "open/in");
+    registered.dedup();
+    assert_eq!(registered, [None, Some(FaultCode::EndpointTaken)]);
+    assert_eq!(of(FrameKind::StreamRegister, "open/out"), [None]);
+    until("the connection is noted", || {
+        of(FrameKind::StreamHello, "open/in").contains(&None)
+    });
+    let with_ticket = noted().into_iter();
+    let with_ticket = with_ticket.filter(|noted| noted.0 == FrameKind::StreamHello);
+    assert_eq!(with_ticket.count(), 2);
 }
 
 /// Behaviour: B-80, B-62.

@@ -251,6 +251,11 @@ actions! {
     LeaseTake = 75, "lease take";
     /// A lease ended. The new value is the cause.
     LeaseEnd = 76, "lease end";
+    /// An endpoint of a stream registered its name with the engine. The name is that of the stream.
+    StreamRegister = 77, "stream register";
+    /// The engine passed a connection to an endpoint of a stream. The name is that of this endpoint; the
+    /// principal opened the connection.
+    StreamConnect = 78, "stream connect";
 }
 
 /// The outcome of an audited action.

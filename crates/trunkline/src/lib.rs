@@ -80,9 +80,9 @@ pub use trunkline_client::{
     AlarmName, AlarmQuery, Batch, BatchReading, Bookmark, Comparison, Condition, ConnectionState,
     ControlList, Credentials, Event, FollowEvent, ForcedList, Found, FromValue, GROUP_MAX,
     GroupOutcome, IntoValue, Item, Lease, LeaseTerms, LeaseVerb, NotTried, OpenOptions, Opened,
-    ReadingBuffer, ReadingRef, RecordedStart, RequestError, Snapshot, Step, SubscribeError,
-    SubscribeOptions, SubscriptionAccount, Typed, VariableRef, WatchEvent, Write, WriteCounts,
-    WriteError, WriteMode, WriteOutcome,
+    ReadingBuffer, ReadingRef, RecordedStart, RequestError, Session, Snapshot, Step,
+    SubscribeError, SubscribeOptions, SubscriptionAccount, Typed, VariableRef, WatchEvent, Write,
+    WriteCounts, WriteError, WriteMode, WriteOutcome,
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;

@@ -202,6 +202,11 @@ impl Logins {
         Some(Arc::clone(&self.security.as_ref()?.tls))
     }
 
+    /// The engine has a security folder.
+    pub(crate) fn has_accounts(&self) -> bool {
+        self.security.is_some()
+    }
+
     /// Clients on other machines need neither encryption nor an identity.
     pub(crate) fn is_insecure(&self) -> bool {
         self.is_insecure

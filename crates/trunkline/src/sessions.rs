@@ -16,6 +16,7 @@ use trunkline_proto::{Channel, Disconnect, Endpoint, FaultCode, FrameKind, Negot
 use trunkline_serve::{EngineFacts, RequestBudget, ServeOptions, Session};
 use trunkline_stream::directory::{DirectoryHost, is_first};
 use trunkline_types::{Tick, Timestamp, WhyStep};
+use zeroize::Zeroizing;
 
 use crate::deployments::{Deployments, lock};
 use crate::engine::EngineOptions;
@@ -193,7 +194,7 @@ impl SessionFactory for Sessions {
         let can_hand_over = matches!(peer, Peer::Unix { .. });
         Ok(Box::new(FirstFrameRouter {
             session: Kind::Variables(session),
-            received: Some(Vec::new()),
+            received: Some(Zeroizing::default()),
             directory,
             logins: Arc::clone(&self.logins),
             notifier,
@@ -263,8 +264,8 @@ impl SessionFactory for Sessions {
 struct FirstFrameRouter {
     session: Kind,
     /// The bytes received while the kind is undecided, fewer than a frame header has; `None`
-    /// afterwards.
-    received: Option<Vec<u8>>,
+    /// afterwards. Erased, because a password or a token may follow the header.
+    received: Option<Zeroizing<Vec<u8>>>,
     directory: Arc<DirectoryHost>,
     logins: Arc<Logins>,
     notifier: Notifier,
@@ -287,7 +288,7 @@ enum Kind {
 impl FirstFrameRouter {
     /// Decides from the header of the first frame. Returns the bytes received so far once the kind
     /// is decided.
-    fn decide(&mut self, now: Tick, bytes: &[u8]) -> Option<Vec<u8>> {
+    fn decide(&mut self, now: Tick, bytes: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let mut received = self.received.take()?;
         received.extend_from_slice(bytes);
         let Some(header) = received.first_chunk::<HEADER_BYTES>() else {

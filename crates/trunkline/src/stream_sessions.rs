@@ -22,7 +22,7 @@ use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::stream::directory::Identity as PeerIdentity;
 use trunkline_proto::message::stream::seal::is_frame_intact;
 use trunkline_proto::{Channel, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameKind};
-use trunkline_serve::gate::{pass_stream, shows_stream};
+use trunkline_serve::gate::{note_stream, pass_stream, shows_stream};
 use trunkline_serve::{AwaitedLogin, Identity, LoginRefusal, LoginRequest, OnEnd, Standing};
 use trunkline_stream::directory::{DirectoryHost, DirectorySession, Gate};
 use trunkline_types::{Moment, StreamUrl, Tick, Timestamp};
@@ -78,6 +78,16 @@ impl Gate for ClientGate {
         let (now, wall) = Clock::new().moment();
         let moment = Moment { now, wall };
         pass_stream(self.logins.engine(), &self.caller, kind, url, moment)
+    }
+
+    fn note(&self, kind: FrameKind, url: Option<&StreamUrl>, refused: Option<&Fault>) {
+        // Without accounts, all programs are of one user.
+        if !self.logins.has_accounts() {
+            return;
+        }
+        let (now, wall) = Clock::new().moment();
+        let (engine, moment) = (self.logins.engine(), Moment { now, wall });
+        note_stream(engine, &self.caller, kind, url, refused, moment);
     }
 
     fn shows(&self, url: &StreamUrl) -> bool {

@@ -23,7 +23,7 @@ use trunkline::stream::{
     StreamFault, Writer,
 };
 use trunkline::types::{
-    AuditAction, AuditQuery, DataType, LibraryDefinition, Pattern, StreamUrl, Url,
+    AuditAction, AuditOutcome, AuditQuery, DataType, LibraryDefinition, Pattern, StreamUrl, Url,
     VariableDefinition,
 };
 use trunkline::{Client, ClientSecurity, ConnectOptions, Contexts, Engine, EngineOptions};
@@ -379,16 +379,53 @@ fn engine_refuses_streams_without_an_identity_or_the_right() {
     }
     let refused = plant.engine.audit(&AuditQuery::default()).unwrap().entries;
     // Further refusals of the account are counted.
-    let entry = refused.iter().find(|entry| entry.name == "public/in");
+    let mut requests = refused.iter();
+    let entry = requests.find(|entry| entry.action == AuditAction::Request);
     let entry = entry.unwrap_or_else(|| panic!("{refused:?}"));
     assert_eq!(entry.who, "account:screen");
-    assert_eq!(entry.action, AuditAction::Request);
+    assert_eq!(entry.name, "public/in");
     let all = ["tl://localhost/archive/in", "tl://localhost/public/in"];
     assert_eq!(plant.listed(Some(&engineer)).unwrap(), all);
     assert_eq!(plant.listed(None).unwrap(), all);
     match plant.listed(Some(&stranger)) {
         Err(ListError::Refused { code, .. }) => assert_eq!(code, FaultCode::NotAuthenticated),
         other => panic!("{other:?}"),
+    }
+}
+
+/// Behaviour: B-24, B-80.
+#[test]
+fn audit_trail_tells_who_registered_and_opened_a_stream() {
+    let plant = Plant::start();
+    let engineer = plant.join("daq", "engineer");
+    let reader = plant.reader("archive/in");
+    let options = plant.away(plant.port(), "archive/in", Some(&engineer));
+    let _writer = Writer::<u64>::create("daq/out", options).unwrap();
+    let _reader = reader.join().unwrap();
+    let [registered, connected] = until("both are in the audit trail", || {
+        let entries = plant.engine.audit(&AuditQuery::default()).unwrap().entries;
+        let actions = [AuditAction::StreamRegister, AuditAction::StreamConnect];
+        let entries = entries.into_iter();
+        let entries = entries.filter(|entry| actions.contains(&entry.action));
+        entries.collect::<Vec<_>>().try_into().ok()
+    });
+    assert_eq!(registered.action, AuditAction::StreamRegister);
+    assert!(registered.who.starts_with("local:"), "{}", registered.who);
+    assert!(
+        registered.from.starts_with("process "),
+        "{}",
+        registered.from
+    );
+    assert_eq!(connected.action, AuditAction::StreamConnect);
+    assert_eq!(connected.who, "account:daq");
+    assert!(
+        connected.from.starts_with("127.0.0.1"),
+        "{}",
+        connected.from
+    );
+    for entry in [registered, connected] {
+        assert_eq!(entry.name, "archive/in");
+        assert_eq!(entry.outcome, AuditOutcome::Done);
     }
 }
 

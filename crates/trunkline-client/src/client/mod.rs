@@ -160,6 +160,7 @@ impl ClientCore {
             Disconnect::VersionMismatch(_) => FaultCode::VersionMismatch,
             Disconnect::Refused { code, .. } | Disconnect::Goodbye { code, .. } => *code,
             Disconnect::NotTrunkline { .. } => FaultCode::Malformed,
+            Disconnect::OtherUser { .. } => FaultCode::Denied,
             Disconnect::PeerClosed
             | Disconnect::Io { .. }
             | Disconnect::NameLookup { .. }

@@ -1,5 +1,6 @@
 //! The life cycle of a connection: hello, versions, keep-alive, goodbye and reconnection.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use trunkline_client::{
@@ -8,7 +9,7 @@ use trunkline_client::{
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::keepalive::Keepalive;
 use trunkline_proto::{
-    Disconnect, Endpoint, FaultCode, FrameKind, Negotiation, VersionMismatch, VersionRange,
+    Channel, Disconnect, Endpoint, FaultCode, FrameKind, Negotiation, VersionMismatch, VersionRange,
 };
 use trunkline_types::{Tick, Timestamp};
 
@@ -57,6 +58,27 @@ fn new_client_dials_at_once_and_identifies_itself() {
         (rig.client.session().unwrap().epoch, rig.client.poll_dial()),
         (10, None)
     );
+}
+
+/// Behaviour: B-80.
+#[test]
+fn session_tells_whether_other_machines_can_read_it() {
+    for (address, is_private, is_exposed) in [
+        (Some([192, 0, 2, 7]), false, true),
+        (Some([192, 0, 2, 7]), true, false),
+        (Some([127, 0, 0, 1]), false, false),
+        (None, true, false),
+    ] {
+        let mut rig = Rig::with(ClientOptions::default());
+        rig.client.handle_channel(&Channel {
+            address: address.map(IpAddr::from),
+            is_private,
+            ..Channel::default()
+        });
+        rig.connect();
+        let session = rig.client.session().unwrap();
+        assert_eq!(session.is_exposed, is_exposed, "{address:?}");
+    }
 }
 
 /// Behaviour: B-50.

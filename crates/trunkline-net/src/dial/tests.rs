@@ -16,11 +16,11 @@ fn to_addresses(addresses: impl IntoIterator<Item = SocketAddr>) -> Dial {
     let stage = Stage::addresses(addresses);
     Dial {
         limits: DialLimits::default(),
-        encryption: None,
+        protection: Protection::None,
         near: None,
         stage,
         failures: Vec::new(),
-        handshake_failure: None,
+        refusal: None,
     }
 }
 
@@ -61,6 +61,8 @@ fn a_listening_port_is_reached() {
     let mut dialler = Dialler::tcp(address.ip().to_string(), address.port());
     let transport = decided(start(&mut dialler)).unwrap();
     assert_eq!(transport.peer, crate::Peer::Tcp(address));
+    let channel = transport.peer.plain_channel();
+    assert_eq!(channel.address, Some(address.ip()));
 }
 
 /// A container may have no /etc/hosts.

@@ -14,6 +14,7 @@ use rustix::io::{Errno, retry_on_intr};
 use trunkline_types::Tick;
 
 use crate::clock::Clock;
+use crate::peer_user;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 use crate::transport::Peer;
 use crate::transport::shm::{Side, local_transport};
@@ -23,7 +24,6 @@ use crate::transport::unix::{Credentials, own_uid, unix_transport};
 use super::admission::{Admission, Refusal};
 use super::arrivals::Arrivals;
 use super::listen::BoundPort;
-use super::peer_user;
 use super::unix_listener::BoundSocket;
 use super::worker::MAILBOX;
 

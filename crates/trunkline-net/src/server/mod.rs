@@ -19,7 +19,6 @@ mod inherited;
 mod listen;
 mod mailbox;
 mod notifier;
-mod peer_user;
 mod session;
 mod turns;
 mod unix_listener;
@@ -37,6 +36,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use trunkline_types::{ListenAddress, SocketPath};
 
 use crate::clock::Clock;
+use crate::peer_user;
 use crate::spin::{SPIN_DEFAULT, spinners_max};
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 use crate::transport::Transport;

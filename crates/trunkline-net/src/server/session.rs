@@ -21,11 +21,11 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::clock::Clock;
 use crate::outgoing::{CLOSE_LIMIT, Flush, Outgoing};
+use crate::peer_user;
 use crate::transport::{ChannelState, Peer, ReceiveHalf, Source, SourceKind, Transport};
 
 use super::admission::{Refusal, SessionPermit, SharedFile};
 use super::notifier::Notifier;
-use super::peer_user;
 use super::turns::{Share, TURN_TIME};
 use super::worker::SessionKey;
 

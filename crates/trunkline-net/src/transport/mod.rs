@@ -292,7 +292,10 @@ impl Peer {
     /// Describes an unencrypted connection with this peer.
     pub(crate) fn plain_channel(&self) -> Channel {
         match self {
-            Peer::Tcp(_) => Channel::default(),
+            Peer::Tcp(address) => Channel {
+                address: Some(address.ip()),
+                ..Channel::default()
+            },
             Peer::Unix { uid, .. } => Channel {
                 is_private: true,
                 uid: Some(*uid),

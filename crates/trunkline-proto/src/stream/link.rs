@@ -89,6 +89,16 @@ impl<H: LinkRole> Link<H> {
 
     /// Called when the dial failed, or the directory does not know the peer.
     pub fn handle_dial_failed(&mut self, now: Tick, cause: Disconnect) {
+        // Later, the peer's own program may get its port back.
+        let is_first = self.session.peer.is_none() && self.session.fault.is_none();
+        if let Disconnect::OtherUser { .. } = &cause
+            && is_first
+        {
+            self.session.fault = Some(StreamFault::Refused {
+                code: FaultCode::Denied,
+                sentence: cause.to_string(),
+            });
+        }
         self.session.handle_dial_failed(now, cause);
     }
 

@@ -430,6 +430,7 @@ fn may_reconnect(cause: &Disconnect) -> bool {
         | Disconnect::NameLookup { .. }
         | Disconnect::Refused { .. }
         | Disconnect::Tls { .. }
+        | Disconnect::OtherUser { .. }
         | Disconnect::Malformed { .. }
         | Disconnect::NotTrunkline { .. }
         | Disconnect::VersionMismatch(_)

@@ -22,6 +22,14 @@ pub trait Gate: Send + Sync {
     /// Returns true if the program may see that a stream with this URL exists.
     fn shows(&self, url: &StreamUrl) -> bool;
 
+    /// Called when a request has been carried out, or was refused with this fault for a reason other than the
+    /// decision of [`pass`](Self::pass): [`StreamRegister`](FrameKind::StreamRegister) when a name has been
+    /// registered, and [`StreamHello`](FrameKind::StreamHello) when a connection has been passed to an endpoint.
+    /// `url` is `None` if the program has not stated a valid name.
+    fn note(&self, kind: FrameKind, url: Option<&StreamUrl>, refused: Option<&Fault>) {
+        let _ = (kind, url, refused);
+    }
+
     /// Returns the identity that the program has proved, as it is named in the audit trail; `None` if the
     /// directory must identify it by the user that the system reports.
     fn identity(&self) -> Identity {

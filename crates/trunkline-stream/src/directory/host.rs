@@ -328,7 +328,10 @@ impl DirectoryHost {
                  is the maximum; close one and try again",
                 id.url
             );
-            return Err(Fault::new(FaultCode::LimitReached, sentence));
+            drop(state);
+            let fault = Fault::new(FaultCode::LimitReached, sentence);
+            gate.note(FrameKind::StreamHello, Some(&id.url), Some(&fault));
+            return Err(fault);
         }
         let number = state.next();
         let handover = Handover {
@@ -458,15 +461,18 @@ impl DirectoryHost {
         if gate.may_end() {
             guests.entry(owner.id.clone()).or_default().push(Guest {
                 ticket,
-                gate,
+                gate: Arc::clone(&gate),
                 is_lost: false,
                 ordered: None,
             });
         }
+        let url = owner.id.url.clone();
+        let note = || gate.note(FrameKind::StreamHello, Some(&url), None);
         match &owner.route {
             Route::Here(arrivals) => {
                 let arrivals = arrivals.clone();
                 drop(state);
+                note();
                 // An unusable socket is closed, and the peer connects again.
                 if let (Content::Bytes(bytes), Ok(transport)) = (content, transport_of(socket)) {
                     arrivals.arrive(transport, Arrival { ticket, identity }, &bytes);
@@ -483,7 +489,10 @@ impl DirectoryHost {
                         Visitor { ticket, key: *key }.encode_from(&from, &mut frame);
                     }
                 }
+                // Under the lock, so that no order to end the connection overtakes it.
                 notifier.pass(frame, socket);
+                drop(state);
+                note();
             }
         }
     }

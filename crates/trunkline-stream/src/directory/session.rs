@@ -22,7 +22,7 @@ use trunkline_proto::{
     Channel, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameError, FrameHeader, FrameKind,
     Liveness, LivenessAction, PROTOCOL_VERSION, VersionRange,
 };
-use trunkline_types::{Tick, Timestamp};
+use trunkline_types::{StreamUrl, Tick, Timestamp};
 
 use super::SessionNotifier;
 use super::gate::{Gate, SharedGate, admit};
@@ -167,6 +167,12 @@ impl DirectorySession {
         }
     }
 
+    /// Notes that a request for the stream with this name, as the peer states it, was refused.
+    fn note_refused(&self, kind: FrameKind, url: &str, fault: &Fault) {
+        let url = StreamUrl::parse(url).ok().map(|url| url.within_host());
+        self.gate.note(kind, url.as_ref(), Some(fault));
+    }
+
     fn refuse(&mut self, fault: Fault) {
         self.refuse_until(fault, None);
     }
@@ -219,10 +225,12 @@ impl DirectorySession {
     /// Handles a request whose frame is at the start of `input`.
     fn handle_request(&mut self, request: Request, input: &[u8]) {
         match request {
-            Request::Register(_) if !self.can_register => {
+            Request::Register(register) if !self.can_register => {
                 let sentence = "names cannot be registered here; register with the engine of the \
                                 endpoint's machine, over its Unix socket";
-                self.refuse(Fault::new(FaultCode::Denied, sentence));
+                let fault = Fault::new(FaultCode::Denied, sentence);
+                self.note_refused(FrameKind::StreamRegister, &register.url, &fault);
+                self.refuse(fault);
             }
             Request::Register(register) if self.role == Role::New => {
                 self.role = Role::Owner;
@@ -230,7 +238,11 @@ impl DirectorySession {
                 let registered = check_versions(register.versions).and_then(|()| {
                     let register = admit(&*self.gate, register)?;
                     let notifier = self.notifier.clone();
-                    self.host.register_session(self.number, &register, notifier)
+                    let registered = self.host.register_session(self.number, &register, notifier);
+                    let refused = registered.as_ref().err();
+                    self.gate
+                        .note(FrameKind::StreamRegister, Some(register.url()), refused);
+                    registered
                 });
                 match registered {
                     Ok(()) => {
@@ -274,7 +286,14 @@ impl DirectorySession {
                 });
                 match redeemed {
                     Ok((number, _)) => self.handover = Some(number),
-                    Err(fault) => self.refuse(fault),
+                    Err(fault) => {
+                        // Other refusals have been noted.
+                        if fault.code == FaultCode::BadTicket {
+                            let url = &hello.end.peer_url;
+                            self.note_refused(FrameKind::StreamHello, url, &fault);
+                        }
+                        self.refuse(fault);
+                    }
                 }
             }
             Request::List(query) if matches!(self.role, Role::New | Role::ListClient) => {

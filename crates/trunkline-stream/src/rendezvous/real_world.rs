@@ -79,19 +79,24 @@ fn dialler(
         true => options.directory_port,
         false => DIRECTORY_PORT,
     });
+    // A program of another user may listen at the port of an endpoint first, and would get the data.
+    let for_user = |dialler: Dialler| match peer.port() {
+        Some(_) if !options.insecure => dialler.for_own_user(),
+        _ => dialler,
+    };
     // A program of another user than the engine's has no socket, and may have joined the engine.
     let has_socket = near::socket(options.sockets.as_deref(), port)
         .is_some_and(|socket| socket.as_path().exists());
     if is_here && !options.tcp_only && (has_socket || options.security.is_none()) {
         let near = near::dialler(options.sockets.as_deref(), peer.host(), port);
-        return Ok(near.taking(descriptors.clone()));
+        return Ok(for_user(near.taking(descriptors.clone())));
     }
     match &options.security {
         Some(security) => {
             let tls = Arc::clone(&security.tls);
             Ok(Dialler::tls(peer.host(), port, tls))
         }
-        None if own.is_some() || options.insecure => Ok(Dialler::tcp(peer.host(), port)),
+        None if own.is_some() || options.insecure => Ok(for_user(Dialler::tcp(peer.host(), port))),
         None => Err(StreamError::NotEncrypted {
             peer: Box::new(peer.clone()),
         }),

@@ -2,13 +2,15 @@
 //! continues.
 
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 
 use trunkline_proto::frame::HEADER_BYTES;
+use trunkline_proto::message::closing::Refused;
+use trunkline_proto::message::stream::control::encode_refused;
 use trunkline_proto::message::stream::directory::Register;
 use trunkline_proto::message::stream::listing::EndpointsQuery;
 use trunkline_proto::message::stream::seal::seal;
@@ -193,6 +195,69 @@ fn port_of_an_endpoint_is_for_programs_of_its_user_unless_it_is_insecure() {
         let mut reader = reader.join().unwrap();
         writer.write(&0.5, LONG).unwrap();
         assert_eq!(reader.read(LONG).unwrap(), 0.5);
+    }
+}
+
+/// What a program of another user receives that listens at this address and refuses whoever comes; `None` if
+/// this test may not become another user.
+fn listen_as_other_user(address: SocketAddr) -> Option<JoinHandle<Vec<u8>>> {
+    let (listens, is_listening) = channel();
+    let thread = thread::spawn(move || {
+        let uid = rustix::process::Uid::from_raw(65_534);
+        // Applies to this thread alone, which ends; its sockets belong to that user.
+        if rustix::thread::set_thread_res_uid(uid, uid, uid).is_err() {
+            listens.send(false).unwrap();
+            return Vec::new();
+        }
+        let listener = TcpListener::bind(address).unwrap();
+        listens.send(true).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        let mut received = vec![0; 1000];
+        let count = peer.read(&mut received).unwrap_or(0);
+        received.truncate(count);
+        let refused = Refused {
+            code: FaultCode::Denied,
+            versions: VersionRange::OURS,
+            retry_after: None,
+            sentence: "go away".to_owned(),
+        };
+        let mut answer = Vec::new();
+        encode_refused(&refused, &mut answer);
+        // The peer may have gone.
+        let _ = peer.write_all(&answer);
+        received
+    });
+    is_listening.recv().unwrap().then_some(thread)
+}
+
+/// Behaviour: B-80.
+#[test]
+fn endpoint_sends_nothing_to_the_port_of_another_user_unless_insecure() {
+    for insecure in [false, true] {
+        let address = address();
+        let Some(impostor) = listen_as_other_user(address) else {
+            println!("left out: this test may not become another user");
+            return;
+        };
+        let own = Options {
+            insecure,
+            ..naming(&url(address, "passive"), options(10))
+        };
+        let error = Writer::<f64>::create("own", own).unwrap_err();
+        let StreamError::Fault(StreamFault::Refused { code, sentence }) = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(*code, FaultCode::Denied);
+        let received = impostor.join().unwrap();
+        assert_eq!(received.is_empty(), !insecure, "{received:?}");
+        if !insecure {
+            let fault = format!("the program that listens at {address} runs as user 65534");
+            assert!(sentence.starts_with(&fault), "{sentence}");
+            assert!(
+                sentence.contains("run both programs as the same user"),
+                "{sentence}"
+            );
+        }
     }
 }
 

@@ -25,6 +25,11 @@ macro_rules! clients {
                 /// name or `tl:///` is this machine). Calls wait for the connection.
                 /// [`wait_connected`](Self::wait_connected) returns as soon as it is up.
                 ///
+                /// A connection to another machine is encrypted only if the user has
+                /// [joined](crate::Contexts) the engine. Otherwise
+                /// [`is_exposed`](crate::Session::is_exposed) of the session is true: warn the user
+                /// then, because the library prints nothing.
+                ///
                 /// # Errors
                 /// [`ConnectError`]: `url` is not valid, or the system cannot provide another
                 /// descriptor or thread.

@@ -24,6 +24,8 @@ pub struct ConnectOptions {
     pub user: String,
     /// Encryption and identity, for engines on other machines. With `None`, connections are not
     /// encrypted, and the engine knows the client only by the user id that the system reports.
+    /// [`Session::is_exposed`](crate::Session::is_exposed) reports a connection to another machine without
+    /// encryption.
     pub security: Option<ClientSecurity>,
     /// If true, waiting calls fail as soon as an attempt to connect has failed. If false, they wait
     /// for a connection until their timeout.

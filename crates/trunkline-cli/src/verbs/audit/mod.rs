@@ -80,7 +80,7 @@ pub(crate) struct Entry {
     /// start, stop, provide, engine start, engine stop, stop order, reload order, lost, removed, login,
     /// logout, revoke, request, access change, configure, alarm ack, alarm reset, alarm shelve, alarm
     /// unshelve, alarm disable, alarm enable, control take, control request, control release, control
-    /// give, control end, lease take, lease end.
+    /// give, control end, lease take, lease end, stream register, stream connect.
     action: String,
     /// The variable or library. Left out for the whole engine.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -64,6 +64,17 @@ pub enum SecurityEvent<'a> {
     },
     /// The caller became the provider of the I/O server with this name, as in rules.
     Provides { server: &'a str },
+    /// An endpoint of the caller registered this name, or was refused with this rule.
+    StreamRegistered {
+        name: &'a str,
+        refused: Option<&'a str>,
+    },
+    /// A connection of the caller was passed to the endpoint with this name, or was refused with this rule.
+    /// The name is empty if it is not known.
+    StreamConnected {
+        name: &'a str,
+        refused: Option<&'a str>,
+    },
     /// The caller changed accounts, roles or rules, or was refused with this rule.
     AccessChanged {
         change: &'a str,
@@ -84,6 +95,9 @@ enum Repeatable {
     SessionEnded,
     RequestRefused,
     Provides,
+    StreamRegistered,
+    StreamConnected,
+    StreamRefused,
 }
 
 /// Limits the entries of one kind of event.
@@ -96,7 +110,8 @@ struct Limits {
     per_period: u64,
 }
 
-/// Peers without an account cause these events, so they get few entries.
+/// Peers without an account cause these events, or peers that choose a new name for each, so they get few
+/// entries.
 const HOSTILE: Limits = Limits {
     peers: 64,
     burst: 60,
@@ -112,7 +127,11 @@ const FRIENDLY: Limits = Limits {
 impl Repeatable {
     fn limits(self) -> &'static Limits {
         match self {
-            Repeatable::LoginRefused | Repeatable::RequestRefused => &HOSTILE,
+            Repeatable::LoginRefused
+            | Repeatable::RequestRefused
+            | Repeatable::StreamRegistered
+            | Repeatable::StreamConnected
+            | Repeatable::StreamRefused => &HOSTILE,
             Repeatable::LoginAccepted | Repeatable::SessionEnded | Repeatable::Provides => {
                 &FRIENDLY
             }
@@ -146,7 +165,8 @@ enum Added {
     FirstOfOthers,
 }
 
-/// What identifies repeated events: the peer, and for refused requests the kind of the request.
+/// What identifies repeated events: the peer, for refused requests the kind of the request, and for streams
+/// the name.
 type Key = (Box<str>, Box<str>);
 
 #[derive(Debug)]
@@ -175,8 +195,8 @@ impl Audit<'_> {
     /// Records a security event. Never waits: if the audit trail is full, the entry is counted as
     /// lost.
     ///
-    /// Repeated logins, ends of sessions and refused requests are counted, and get one entry per
-    /// [`AUDIT_REPEAT_PERIOD`]; see [`note_repeats`](Self::note_repeats).
+    /// Repeated logins, ends of sessions, refused requests and connections of streams are counted, and
+    /// get one entry per [`AUDIT_REPEAT_PERIOD`]; see [`note_repeats`](Self::note_repeats).
     pub fn note_security(
         &self,
         caller: &Caller,
@@ -265,6 +285,15 @@ fn repeatable(event: SecurityEvent<'_>) -> Option<(Repeatable, &str)> {
             Some((Repeatable::RequestRefused, request))
         }
         SecurityEvent::Provides { server } => Some((Repeatable::Provides, server)),
+        // The peer chooses the names that are refused, so they do not tell the events apart.
+        SecurityEvent::StreamRegistered {
+            refused: Some(_), ..
+        } => Some((Repeatable::StreamRefused, "register")),
+        SecurityEvent::StreamConnected {
+            refused: Some(_), ..
+        } => Some((Repeatable::StreamRefused, "connect")),
+        SecurityEvent::StreamRegistered { name, .. } => Some((Repeatable::StreamRegistered, name)),
+        SecurityEvent::StreamConnected { name, .. } => Some((Repeatable::StreamConnected, name)),
         SecurityEvent::SessionRevoked { .. }
         | SecurityEvent::AccessChanged { .. }
         | SecurityEvent::ConfigurationChanged { .. } => None,
@@ -317,6 +346,18 @@ impl Event {
                 String::new(),
                 AuditOutcome::Done,
             ),
+            SecurityEvent::StreamRegistered { name, refused } => (
+                AuditAction::StreamRegister,
+                name,
+                String::new(),
+                change(refused),
+            ),
+            SecurityEvent::StreamConnected { name, refused } => (
+                AuditAction::StreamConnect,
+                name,
+                String::new(),
+                change(refused),
+            ),
             SecurityEvent::AccessChanged {
                 change: text,
                 refused,
@@ -343,10 +384,11 @@ impl Event {
 
     /// Returns the entry that states the number of repetitions, of which this is the last.
     fn repeated(mut self, count: u64, since: Timestamp, whose: &str) -> Self {
-        let effect = format!(
-            "{count} more{whose} since {since}; the last: {}",
-            self.effect
-        );
+        let mut effect = format!("{count} more{whose} since {since}");
+        if !self.effect.is_empty() {
+            effect.push_str("; the last: ");
+            effect.push_str(&self.effect);
+        }
         self.effect = cut(&effect, AUDIT_TEXT_BYTES_MAX).into();
         self
     }

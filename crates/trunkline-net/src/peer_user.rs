@@ -4,9 +4,12 @@
 //! are searched: the system lists every TCP socket with its user in `/proc/net/tcp` and `tcp6`. The peer's socket
 //! is the established one with the same addresses, seen from the other end. A socket is attributed
 //! to its creator, even if another program has received it.
+//!
+//! A connection that the listening program has not accepted yet belongs to nobody. It is attributed to the user
+//! of the listening socket.
 
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
@@ -18,10 +21,12 @@ use rustix::net::{
 /// The state of an established connection. Sockets in other states may have lost their user, and
 /// are listed as user 0.
 const ESTABLISHED: &str = "01";
+/// The state of a listening socket.
+const LISTENING: &str = "0A";
 
 /// Returns the user of the peer of this connected socket, or `None` if the peer is on another
 /// machine or the system does not report it. Only peers at loopback addresses are looked for.
-pub(super) fn of_socket(socket: impl AsFd, peer: SocketAddr) -> Option<u32> {
+pub(crate) fn of_socket(socket: impl AsFd, peer: SocketAddr) -> Option<u32> {
     if !peer.ip().to_canonical().is_loopback() {
         return None;
     }
@@ -31,7 +36,7 @@ pub(super) fn of_socket(socket: impl AsFd, peer: SocketAddr) -> Option<u32> {
 
 /// Returns the peer's user, or `None` if the peer is on another machine or the system does not
 /// report it.
-pub(super) fn of_tcp_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
+pub(crate) fn of_tcp_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
     let (local, peer) = (canonical(local), canonical(peer));
     // The tables take as long as the machine has sockets. They are not searched after an answer, or
     // programs that connect and close would make the engine read them again and again.
@@ -41,6 +46,34 @@ pub(super) fn of_tcp_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
         None => ["/proc/net/tcp", "/proc/net/tcp6"]
             .into_iter()
             .find_map(|table| find(&fs::read_to_string(table).ok()?, local, peer)),
+    }
+}
+
+/// Returns the user of the program to which this connected socket leads, or `None` if the program is on another
+/// machine or the system does not report it. The program may not have accepted the connection yet.
+pub(crate) fn of_listener(socket: impl AsFd, peer: SocketAddr) -> Option<u32> {
+    let local = rustix::net::getsockname(socket).ok()?;
+    let local = SocketAddr::try_from(local).ok()?;
+    of_tcp_peer(local, peer).or_else(|| {
+        let uid = of_listening_socket(canonical(peer));
+        // If the connection was accepted meanwhile, the port may have another owner by now.
+        of_tcp_peer(local, peer).or(uid)
+    })
+}
+
+fn of_listening_socket(address: Endpoint) -> Option<u32> {
+    let unspecified: IpAddr = match address.0 {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    match ask_kernel((unspecified, 0), address) {
+        Some(Answer::User(uid)) => Some(uid),
+        Some(Answer::NoUser) => None,
+        None => {
+            let find = |table| find_listening(&fs::read_to_string(table).ok()?, address);
+            let of_v4 = || address.0.is_ipv4().then(|| find("/proc/net/tcp")).flatten();
+            of_v4().or_else(|| find("/proc/net/tcp6"))
+        }
     }
 }
 
@@ -54,7 +87,7 @@ enum Answer {
 }
 
 /// Opens the socket for questions while there is a free descriptor.
-pub(super) fn prepare() {
+pub(crate) fn prepare() {
     let mut asker = ASKER.lock().unwrap_or_else(PoisonError::into_inner);
     if asker.is_none() {
         *asker = Asker::open();
@@ -193,13 +226,28 @@ fn number_at(answer: &[u8], at: usize) -> Option<u32> {
 type Endpoint = (IpAddr, u16);
 
 fn find(table: &str, local: Endpoint, peer: Endpoint) -> Option<u32> {
+    find_socket(table, |from, to, state| {
+        (from, to, state) == (peer, local, ESTABLISHED)
+    })
+}
+
+fn find_listening(table: &str, address: Endpoint) -> Option<u32> {
+    let (ip, port) = address;
+    find_socket(table, |(own, own_port), _, state| {
+        state == LISTENING && own_port == port && (own == ip || own.is_unspecified())
+    })
+}
+
+fn find_socket(table: &str, is_match: impl Fn(Endpoint, Endpoint, &str) -> bool) -> Option<u32> {
     table.lines().skip(1).find_map(|line| {
         let mut fields = line.split_whitespace().skip(1);
         let (from, to) = (address(fields.next()?)?, address(fields.next()?)?);
         let state = fields.next()?;
         // Skip queues, timer and retransmissions.
         let uid = fields.nth(3)?;
-        let is_match = (from, to, state) == (peer, local, ESTABLISHED);
+        // A socket that its program has closed or not accepted has no inode, and may be listed as one of user 0.
+        let has_program = fields.nth(1).is_some_and(|inode| inode != "0");
+        let is_match = has_program && is_match(from, to, state);
         is_match.then(|| uid.parse().ok()).flatten()
     })
 }
@@ -264,6 +312,42 @@ mod tests {
                 of_tcp_peer(SocketAddr::from(local), SocketAddr::from(peer)),
                 None
             );
+        }
+    }
+
+    /// A connection that is not accepted yet has no user of its own.
+    #[test]
+    fn user_of_a_listening_program_is_found_before_it_accepts() {
+        for (listen, dial) in [
+            ("127.0.0.1:0", Ipv4Addr::LOCALHOST.into()),
+            ("0.0.0.0:0", Ipv4Addr::LOCALHOST.into()),
+            ("[::]:0", IpAddr::from(Ipv4Addr::LOCALHOST)),
+            ("[::1]:0", Ipv6Addr::LOCALHOST.into()),
+            ("[::]:0", Ipv6Addr::LOCALHOST.into()),
+        ] {
+            let Ok(listener) = TcpListener::bind(listen) else {
+                println!("skipped {listen}: this machine does not have this address");
+                continue;
+            };
+            let peer = SocketAddr::new(dial, listener.local_addr().unwrap().port());
+            let client = TcpStream::connect(peer).unwrap();
+            let (own, name) = (Some(own_uid()), format!("{listen} by {dial}"));
+            assert_eq!(
+                of_tcp_peer(client.local_addr().unwrap(), peer),
+                None,
+                "{name}"
+            );
+            assert_eq!(of_listener(&client, peer), own, "{name}");
+            let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+            let found = tables.into_iter().find_map(|table| {
+                find_listening(&fs::read_to_string(table).ok()?, canonical(peer))
+            });
+            assert_eq!(found, own, "{name}, in the tables");
+            let accepted = listener.accept().unwrap();
+            drop(listener);
+            assert_eq!(of_listener(&client, peer), own, "{name}, accepted");
+            drop(accepted);
+            assert_eq!(of_listener(&client, peer), None, "{name}, closed");
         }
     }
 
