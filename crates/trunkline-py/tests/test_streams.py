@@ -11,7 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -511,7 +511,7 @@ class Interrupt(BaseException):
 
 
 @contextmanager
-def interrupted_soon() -> Iterator[None]:
+def interrupted_soon() -> Generator[None, None, None]:
     """Raises `Interrupt` in the main thread, as Ctrl-C raises `KeyboardInterrupt`."""
 
     def interrupt(*_: object) -> None:

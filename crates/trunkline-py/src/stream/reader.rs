@@ -167,7 +167,7 @@ impl StreamReader {
         )
     }
 
-    /// Number of elements that can be read now, without those of a lease.
+    /// Number of elements in the buffer, those of a lease included.
     #[getter]
     fn available(&self, py: Python<'_>) -> u64 {
         self.shared.properties(py).available_for_reading()

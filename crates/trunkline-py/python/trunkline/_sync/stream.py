@@ -108,7 +108,8 @@ class Endpoint:
 
     @property
     def available(self) -> int:
-        """Number of elements that can be read now, or for which there is room. 0 before `open`."""
+        """Number of elements that can be read, those of a lease included, or for which there is room. 0
+        before `open`."""
         return 0 if self._native is None else self._native.available
 
     @property
