@@ -304,6 +304,16 @@ def test_closing_ends_a_wait(engine: tl.Engine) -> None:
     assert writer.close().in_doubt == 0
 
 
+def test_closing_ends_the_wait_for_a_peer(engine: tl.Engine) -> None:
+    reader = engine.reader("daq/raw")
+    opening = Beside(reader.open)
+    reader.close()
+    with pytest.raises(tl.Closed):
+        opening.result()
+    with pytest.raises(tl.Closed):
+        reader.open()
+
+
 def test_failure_of_the_program_aborts_the_stream(engine: tl.Engine) -> None:
     """Behaviour: NS-45."""
     writer, reader = pair(engine)
@@ -511,7 +521,7 @@ class Interrupt(BaseException):
 
 
 @contextmanager
-def interrupted_soon() -> Generator[None]:
+def interrupted_soon() -> Generator[None, None, None]:
     """Raises `Interrupt` in the main thread, as Ctrl-C raises `KeyboardInterrupt`."""
 
     def interrupt(*_: object) -> None:
@@ -631,3 +641,51 @@ def test_endpoints_leave_no_threads_and_descriptors(engine: tl.Engine) -> None:
     threads, descriptors = count()
     assert threads <= before[0] + 4
     assert descriptors <= before[1] + 10
+
+
+def test_several_peers_and_journals_in_an_event_loop(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with tl.aio.AsyncEngine.local(listen="127.0.0.1:0") as engine:
+            out = engine.fan_out_writer("all/out", readers=1, timeout=LIMIT)
+            reader = engine.reader("r", peer="all/out", timeout=LIMIT)
+            await asyncio.gather(out.open(), reader.open())
+            async with reader, out:
+                reading = asyncio.create_task(reader.read(3, LIMIT))
+                await out.write([1.0, 2.0, 3.0], LIMIT)
+                assert (await reading).tolist() == [1, 2, 3]
+                await out.flush("read", LIMIT)
+
+            into = engine.fan_in_reader("all/in", writers=1, timeout=LIMIT)
+            writer = engine.writer("w", peer="all/in", timeout=LIMIT)
+            await asyncio.gather(into.open(), writer.open())
+            async with into, writer:
+                run = asyncio.create_task(into.read_run(10, LIMIT))
+                await writer.write([4.0], LIMIT)
+                assert (await run).url == "tl://localhost/w"
+
+            kept = engine.reader("k", journal=tmp_path / "k", durability="disk", timeout=LIMIT)
+            source = engine.writer(
+                "s", peer="k", journal=tmp_path / "s", durability="disk", timeout=LIMIT
+            )
+            await asyncio.gather(kept.open(), source.open())
+            async with kept, source:
+                await source.write([5.0], LIMIT)
+                async with source.reserve(1, LIMIT) as room:
+                    room[0] = 6.0
+                await source.flush("durable", LIMIT)
+                assert (await kept.read(2, LIMIT)).tolist() == [5, 6]
+
+    asyncio.run(asyncio.wait_for(run(), 2 * LIMIT))
+
+
+def test_threads_share_a_reader(engine: tl.Engine) -> None:
+    writer, reader = pair(engine)
+    with reader:
+        readers = [
+            Beside(lambda: sum(float(block.sum()) for block in reader.blocks(7, LIMIT)))
+            for _ in range(3)
+        ]
+        with writer:
+            for start in range(0, 7000, 70):
+                writer.write(np.arange(start, start + 70.0), LIMIT)
+        assert sum(one.result() for one in readers) == sum(range(7000))

@@ -229,3 +229,8 @@ def test_scripts_for_npTDMS_run(path: Path) -> None:
             return
         frame = file.as_dataframe()
         assert frame["/'daq'/'ramp'"].iloc[999] == 999
+        assert file["daq"].as_dataframe()["ramp"].iloc[1] == 1
+        volts = file["daq"]["volts"].as_dataframe(time_index=True)
+        assert volts.index[2] == 1.0
+        assert file["daq"]["ramp"].read_data(5, 2, False).tolist() == [5, 6]
+        assert file["daq"]["ramp"].raw_data[7] == 7

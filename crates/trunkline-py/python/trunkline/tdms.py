@@ -12,6 +12,7 @@ read from the disk when they are asked for, and nothing else is.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator, Mapping
 from types import TracebackType
@@ -101,6 +102,23 @@ class TdmsChannel:
         count = len(self) if length is None else length
         return self._file.native.read(self.group_name, self.name, offset, count, scaled)
 
+    def read_data(
+        self, offset: int = 0, length: int | None = None, scaled: bool = True
+    ) -> NDArray[Any]:
+        """As `read`; the name in npTDMS."""
+        return self.read(offset, length, scaled=scaled)
+
+    @property
+    def raw_data(self) -> NDArray[Any]:
+        """All numbers in the file, before scaling: a new array at each access."""
+        return self.read(scaled=False)
+
+    def as_dataframe(
+        self, time_index: bool = False, absolute_time: bool = False, scaled_data: bool = True
+    ) -> Any:
+        """Returns a `pandas.DataFrame` with one column, named by the path; see that of a file."""
+        return _frame([self], [self.path], time_index, absolute_time, scaled_data)
+
     def blocks(self, size: int = BLOCK, *, scaled: bool = True) -> Iterator[NDArray[Any]]:
         """Yields all values in arrays of `size` values; the last one may be shorter."""
         if size < 1:
@@ -179,6 +197,14 @@ class TdmsGroup(Mapping[str, TdmsChannel]):
         """Returns the channels in the order of the file."""
         return list(self._channels.values())
 
+    def as_dataframe(
+        self, time_index: bool = False, absolute_time: bool = False, scaled_data: bool = True
+    ) -> Any:
+        """Returns a `pandas.DataFrame` with a column for each channel, named by it; see that of a file."""
+        channels = self.channels()
+        names = [one.name for one in channels]
+        return _frame(channels, names, time_index, absolute_time, scaled_data)
+
     def __getitem__(self, name: str) -> TdmsChannel:
         try:
             return self._channels[name]
@@ -231,6 +257,23 @@ class TdmsFile(Mapping[str, TdmsGroup]):
     def groups(self) -> list[TdmsGroup]:
         """Returns the groups in the order of the file."""
         return list(self._groups.values())
+
+    def as_dataframe(
+        self, time_index: bool = False, absolute_time: bool = False, scaled_data: bool = True
+    ) -> Any:
+        """Returns a `pandas.DataFrame` with a column for each channel, named by its path.
+
+        Args:
+            time_index: The rows have the times of the values; see `time_track`.
+            absolute_time: These are times in UTC.
+            scaled_data: Engineering values; otherwise the numbers in the file.
+
+        Raises:
+            ImportError: The package pandas is not installed.
+        """
+        channels = [one for group in self.groups() for one in group.channels()]
+        names = [one.path for one in channels]
+        return _frame(channels, names, time_index, absolute_time, scaled_data)
 
     def close(self) -> None:
         """Closes the file. Arrays that were read stay valid."""
@@ -361,3 +404,19 @@ def write_tdms(
     """
     with TdmsWriter(path, properties=properties, replace=replace) as file:
         return file.write(groups)
+
+
+def _frame(
+    channels: list[TdmsChannel],
+    names: list[str],
+    time_index: bool,
+    absolute_time: bool,
+    scaled_data: bool,
+) -> Any:
+    # Only programs that ask for a data frame need the package.
+    pandas: Any = importlib.import_module("pandas")
+    columns: dict[str, Any] = {}
+    for name, one in zip(names, channels):
+        index: Any = one.time_track(absolute_time=absolute_time) if time_index else np.arange(len(one))
+        columns[name] = pandas.Series(one.read(scaled=scaled_data), index=index)
+    return pandas.DataFrame(columns)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PySlice};
 use trunkline::stream::{StreamError, ValueReader};
 
 use super::arrays::ElementDtype;
@@ -55,6 +55,28 @@ pub(crate) fn create_reader(
     })))
 }
 
+impl StreamReader {
+    /// Reads `count` elements that were there a moment ago into a new array. Returns `None` if another
+    /// thread has read them.
+    fn read_now<'py>(&self, py: Python<'py>, count: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let array = self.dtype.empty(py, count)?;
+        let into = self.dtype.bytes_mut(&array)?;
+        let now = limit(Some(0.0));
+        let read = self
+            .shared
+            .attempt(py, |reader| reader.read_bytes_into(into, now))?;
+        match read {
+            None => Ok(None),
+            Some(read) if read == count => Ok(Some(array)),
+            // Another thread has read some of them, and the rest are the last ones.
+            Some(read) => {
+                let rest = array.get_item(PySlice::new(py, 0, read.cast_signed(), 1))?;
+                rest.call_method0("copy").map(Some)
+            }
+        }
+    }
+}
+
 #[pymethods]
 impl StreamReader {
     /// Waits up to `seconds` for as many elements as the array holds, and copies them into it. Returns
@@ -87,13 +109,7 @@ impl StreamReader {
         let Some(count) = ready else {
             return Ok(None);
         };
-        let array = self.dtype.empty(py, count)?;
-        let into = self.dtype.bytes_mut(&array)?;
-        let read = self
-            .shared
-            .attempt(py, |reader| reader.read_bytes_into(into, limit(Some(0.0))))?;
-        // Another thread may have read them.
-        Ok(read.filter(|read| *read == count).map(|_| array))
+        self.read_now(py, count)
     }
 
     /// Returns all elements that are there in a new array, without waiting.
@@ -107,14 +123,9 @@ impl StreamReader {
                 count => Ok(count),
             }
         })?;
-        let array = self.dtype.empty(py, count.unwrap_or(0))?;
-        let into = self.dtype.bytes_mut(&array)?;
-        let read = self
-            .shared
-            .attempt(py, |reader| reader.read_bytes_into(into, limit(Some(0.0))))?;
-        match read.is_some() {
-            true => Ok(array),
-            false => self.dtype.empty(py, 0),
+        match self.read_now(py, count.unwrap_or(0))? {
+            Some(array) => Ok(array),
+            None => self.dtype.empty(py, 0),
         }
     }
 
@@ -167,7 +178,7 @@ impl StreamReader {
         )
     }
 
-    /// Number of elements that can be read now, without those of a lease.
+    /// Number of elements in the buffer, those of a lease included.
     #[getter]
     fn available(&self, py: Python<'_>) -> u64 {
         self.shared.properties(py).available_for_reading()

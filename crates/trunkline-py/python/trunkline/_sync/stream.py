@@ -75,6 +75,16 @@ class Endpoint:
                 hint="create another one in the process that was forked",
                 code="forked",
             )
+        self._check_open()
+        if self._native is None:
+            limit = math.inf if self._timeout is None else self._timeout + MARGIN
+            created = self._waiting.call(self._begin(), limit)
+            # It may have been closed meanwhile.
+            self._check_open()
+            self._native = created
+        return self._native
+
+    def _check_open(self) -> None:
         if self._is_closed:
             raise Closed(
                 "this end of the stream was closed by this program",
@@ -82,17 +92,16 @@ class Endpoint:
                 hint="create it again",
                 code="closed",
             )
-        if self._native is None:
-            limit = math.inf if self._timeout is None else self._timeout + MARGIN
-            self._native = self._waiting.call(self._begin(), limit)
-        return self._native
 
     def _finish(self, begin: Callable[[Any], Call], timeout: float | None) -> Any:
         """Closes the endpoint. Returns the answer; `None` if it was closed before or never opened."""
         if self._is_closed:
             return None
         self._is_closed = True
-        if self._native is None or self._generation != _process.forks():
+        if self._generation != _process.forks():
+            return None
+        if self._native is None:
+            self._waiting.stop()
             return None
         call = begin(self._native)
         self._waiting.interrupt()
@@ -108,7 +117,8 @@ class Endpoint:
 
     @property
     def available(self) -> int:
-        """Number of elements that can be read now, or for which there is room. 0 before `open`."""
+        """Number of elements that can be read, those of a lease included, or for which there is room. 0
+        before `open`."""
         return 0 if self._native is None else self._native.available
 
     @property
