@@ -6,10 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use libc::size_t;
 use trunkline::Client;
-use trunkline::proto::Fault;
-use trunkline::types::history::{Grid, HistoryForm, HistoryQuery, Row, SeriesData};
-use trunkline::types::wire::decode_exact;
-use trunkline::types::{DataType, Lost, Position, Reading, Sample, Timestamp, Value};
+use trunkline::types::history::{Grid, HistoryForm, HistoryItem, HistoryQuery};
+use trunkline::types::{DataType, Timestamp};
 
 use crate::arguments::{put, put_text, text, timeout};
 use crate::client::{tl_client, with_client};
@@ -150,12 +148,10 @@ pub unsafe extern "C" fn tl_history_next(
                         .push((series.variable.clone(), series.data_type.clone()));
                     state.series.len() - 1
                 });
-                if let SeriesData::Rows(list) = &series.data {
-                    list.visit(0..list.len(), |row| {
-                        let value = decode_exact(&series.data_type, row.value);
-                        rows.push((item as u32, reading_of(row, value.ok(), &series.data_type)));
-                    });
-                }
+                rows.extend(series.items().filter_map(|row| match row {
+                    HistoryItem::Reading(reading) => Some((item as u32, Ok(reading))),
+                    HistoryItem::Event { .. } => None,
+                }));
             }
             state.query = page.next.map(|next| HistoryQuery {
                 from: Some(next),
@@ -173,29 +169,6 @@ pub unsafe extern "C" fn tl_history_next(
         contents.rows = Rows::Listed(rows);
         // SAFETY: the same promise.
         unsafe { put("count", count, taken) }
-    })
-}
-
-fn reading_of(row: &Row<'_>, value: Option<Value>, data_type: &DataType) -> Result<Reading, Fault> {
-    let quality = match value {
-        Some(_) => row.quality,
-        // The value of a long array may not be recorded.
-        None => row.quality.without_value(),
-    };
-    Ok(Reading {
-        sample: Sample {
-            value: value.unwrap_or_else(|| Value::default_of(data_type)),
-            source_timestamp: Timestamp::from_nanos(row.key.time),
-            engine_timestamp: Timestamp::from_nanos(row.key.time.saturating_add(row.delay)),
-            quality,
-        },
-        position: Position {
-            epoch: row.key.epoch,
-            sequence: row.key.sequence,
-        },
-        lost: Lost::NONE,
-        stale: None,
-        own: false,
     })
 }
 
