@@ -20,11 +20,14 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_interrupt_ends_a_wait(engine: tl.Engine) -> None:
+    # A shell starts programs in the background with this signal ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with engine["rig/level"].monitor() as monitor:
         monitor.next(timeout=20)
         threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             monitor.next()
+    signal.signal(signal.SIGINT, before)
     assert engine.read("rig/level").has_value is False
 
 
