@@ -166,11 +166,11 @@ fn a_resolver_that_does_not_answer_is_given_up() {
     };
     let mut sut = Dial {
         limits: DialLimits::default(),
-        encryption: None,
+        protection: Protection::None,
         near: None,
         stage,
         failures: Vec::new(),
-        handshake_failure: None,
+        refusal: None,
     };
     assert!(matches!(sut.advance(Tick::ZERO), DialStep::Wait(None, at) if at == until));
     let DialStep::Failed(cause) = sut.advance(until) else {

@@ -19,7 +19,7 @@ use trunkline_proto::message::stream::{
     encode_end,
 };
 use trunkline_proto::{FaultCode, FrameKind, VersionRange};
-use trunkline_stream::{Options, Reader, StreamError, Writer};
+use trunkline_stream::{Options, Reader, StreamError, StreamFault, Writer};
 
 use crate::proxy::{FrameAction, Proxy};
 use crate::raw::{Raw, RawEndpoint};
