@@ -55,7 +55,7 @@ const CRATES: &[(&str, Ranks)] = &[
         &["client"],
     ]),
     ("trunkline-net", &[
-        &["clock", "signal", "sync"],
+        &["clock", "peer_user", "signal", "sync"],
         &["role", "spin", "transport"],
         &["outgoing", "sleeper"],
         &["dial", "idle_wait"],
