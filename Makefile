@@ -75,6 +75,19 @@ endef
 # The service, the dependencies, and the Debian package if there is one. What needs systemd is skipped without it.
 PACKAGING := python3 -m unittest discover --start-directory packaging/tests
 
+# The Python package: its generated files, its types, and its tests with the program that the tests have built. The
+# build of the whole workspace takes the compiled dependencies of the tests.
+PYTHON := $(TARGET)/python
+PYTHON_PACKAGE := crates/trunkline-py
+define PYTHON_TESTS
+	cargo build --workspace && \
+	ln -sf '$(TARGET)/debug/lib_trunkline.so' $(PYTHON_PACKAGE)/python/trunkline/_trunkline.abi3.so && \
+	$(PYTHON)/bin/python $(PYTHON_PACKAGE)/generate.py --check && \
+	(cd $(PYTHON_PACKAGE) && '$(PYTHON)/bin/pyright' -p . --pythonpath '$(PYTHON)/bin/python') && \
+	TRUNKLINE_PROGRAM='$(TARGET)/debug/trunkline' PYTHONPATH=$(PYTHON_PACKAGE)/python \
+		'$(PYTHON)/bin/python' -X dev -m pytest $(PYTHON_PACKAGE)/tests
+endef
+
 # $(call simulate,HOURS): builds the simulator, and runs its simulations.
 define simulate
 	cargo build --quiet --profile sim -p trunkline-sim && printf '%s\n' '--hours $(1)' '--streams --hours $(1)' \
@@ -102,7 +115,7 @@ check: toolchain ## Format, layers, lints, unit tests and golden vectors: minute
 
 # The pages are checked with the program that the tests have built.
 .PHONY: test
-test: toolchain nptdms ## Everything that must hold before a change goes in
+test: toolchain nptdms python-tools ## Everything that must hold before a change goes in
 	$(call step,format,cargo fmt --all --check && cargo fmt --all --manifest-path bench/Cargo.toml --check)
 	$(call step,layers,cargo xtask layers)
 	$(call step,tidy,cargo xtask tidy)
@@ -112,6 +125,7 @@ test: toolchain nptdms ## Everything that must hold before a change goes in
 	$(call step,bench,cargo clippy --workspace --all-targets $(BENCH) -- -D warnings && \
 		cargo test --workspace --no-fail-fast $(BENCH) && \
 		python3 -m unittest discover --start-directory bench/tests && bench/report.py --check)
+	$(call step,python,$(PYTHON_TESTS))
 	$(call step,instructions,bench/instructions)
 	$(call step,simulation,$(call simulate,$(SIM_HOURS)))
 	$(call step,planted,$(share_dependencies) && cargo xtask mutants && cd target/mutants/tree && \
@@ -173,6 +187,14 @@ picture: toolchain ## The picture of README, made by running commands against th
 install: toolchain ## Installs the commands trunkline and tl for the current user
 	@cargo install --path crates/trunkline-cli --locked
 
+.PHONY: python
+python: toolchain python-tools ## The tests of the Python package
+	@$(PYTHON_TESTS)
+
+.PHONY: wheel
+wheel: toolchain ## The Python package with the program, in target/wheels
+	@packaging/python/build
+
 .PHONY: packaging
 packaging: toolchain ## Tests of the service, the dependencies, and the Debian package if it is built
 	@cargo build --bin trunkline
@@ -188,7 +210,7 @@ sbom: toolchain ## The bill of materials in CycloneDX, in target/sbom.cdx.json
 	@cargo xtask sbom
 
 .PHONY: deny
-deny: toolchain ## Known holes, licences, bans and sources of the dependencies, by deny.toml
+deny: toolchain ## Known vulnerabilities, licences, bans and sources of the dependencies, by deny.toml
 	@command -v cargo-deny >/dev/null || cargo install cargo-deny --locked --root '$(TOOLS)'
 	@cargo deny check
 
@@ -215,6 +237,14 @@ nptdms:
 		'$(TARGET)/nptdms/bin/pip' install --quiet --disable-pip-version-check \
 			npTDMS==1.13.0 numpy==2.4.6 pytest; \
 		touch '$(TARGET)/nptdms/ready'; }
+
+# What the tests of the Python package need.
+.PHONY: python-tools
+python-tools:
+	@[ '$(PYTHON)/ready' -nt $(PYTHON_PACKAGE)/requirements.txt ] || { \
+		python3 -m venv '$(PYTHON)'; \
+		'$(PYTHON)/bin/pip' install --quiet --disable-pip-version-check -r $(PYTHON_PACKAGE)/requirements.txt; \
+		touch '$(PYTHON)/ready'; }
 
 .PHONY: nightly
 nightly:

@@ -41,6 +41,16 @@ impl Scan {
         });
     }
 
+    /// Publishes a reading with the time of its measurement, by the clock of the source.
+    pub fn publish_at(&mut self, item: ItemId, value: Value, quality: Quality, at: Timestamp) {
+        self.published.push(Published {
+            item,
+            value: Some(value),
+            quality,
+            source_timestamp: Some(at),
+        });
+    }
+
     /// Publishes that an item has no value, with the reason. The variable becomes bad, and keeps
     /// its last value.
     pub fn fail(&mut self, item: ItemId, reason: Reason) {

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
@@ -391,6 +391,13 @@ impl Stage {
     fn host(host: &str, port: u16, limits: DialLimits, now: Tick, sleeper: &Arc<Sleeper>) -> Self {
         match host.parse::<IpAddr>() {
             Ok(address) => Stage::addresses([SocketAddr::new(address, port)]),
+            // This name always means this machine (RFC 6761, section 6.3). In a container without
+            // /etc/hosts, a resolver would ask a name server.
+            Err(_) if host.eq_ignore_ascii_case("localhost") => {
+                let addresses: [IpAddr; 2] =
+                    [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+                Stage::addresses(addresses.map(|address| SocketAddr::new(address, port)))
+            }
             Err(_) => Stage::lookup(host, port, now.saturating_add(limits.lookup), sleeper),
         }
     }

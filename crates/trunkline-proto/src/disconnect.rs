@@ -162,11 +162,14 @@ impl Disconnect {
             Disconnect::Refused { retry_after, .. } | Disconnect::Goodbye { retry_after, .. } => {
                 *retry_after
             }
-            Disconnect::Tls { .. } | Disconnect::OtherUser { .. } => Some(REMEDY_RETRY_AFTER),
+            Disconnect::Tls { .. } | Disconnect::OtherUser { uid: Some(_), .. } => {
+                Some(REMEDY_RETRY_AFTER)
+            }
             Disconnect::PeerClosed
             | Disconnect::Io { .. }
             | Disconnect::NameLookup { .. }
             | Disconnect::Dead { .. }
+            | Disconnect::OtherUser { uid: None, .. }
             | Disconnect::Malformed { .. }
             | Disconnect::NotTrunkline { .. }
             | Disconnect::VersionMismatch(_)

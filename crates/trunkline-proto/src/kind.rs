@@ -253,7 +253,7 @@ frame_kinds! {
     /// Total number of elements dropped by a writer that does not wait for slow readers; the next
     /// elements are missing.
     StreamLost = 119, "S_LOST", Both;
-    /// First frame to the directory of an engine over TLS: proves who asks.
+    /// First frame to the directory of an engine over TLS: proves the identity of the client.
     StreamLogin = 120, "S_LOGIN", Client;
     /// The endpoint exists, and has this public key. The engine then hands the connection over to it.
     StreamPeer = 121, "S_PEER", Engine;

@@ -3,8 +3,8 @@
 //!
 //! [`requirement`] states for each kind of frame which right its request needs, and where that right
 //! is checked. It has no catch-all arm, so a new kind of frame does not compile without a decision.
-//! Only `pass` creates an `Admitted` frame, and handlers take no other, so no handler can be
-//! reached around the gate. The directory of streams has the same: its host asks [`pass_stream`] and
+//! Only `pass` creates an `Admitted` frame, and handlers take no other, so no handler can
+//! bypass the gate. The same applies to the directory of streams: its host calls [`pass_stream`] and
 //! [`shows_stream`], and only requests that have passed reach the directory.
 
 use std::ops::Deref;
@@ -37,7 +37,7 @@ pub enum Requirement {
     Engine(Action),
     /// The actions, on every name in the folder that the request names: the first for an operator, all
     /// of them for a supervisor. The engine checks them with the request, because the audit trail records
-    /// refused ones. A list contains only folders with a name that the client may read.
+    /// refused requests. A list contains only folders with a name that the client may read.
     Folder(&'static [Action]),
     /// The first action on at least one name to list, and the second on every name to change.
     ListOrChange(Action, Action),
@@ -86,11 +86,11 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         FrameKind::Open => EachName(&[Action::Read, Action::Subscribe, Action::Record]),
         FrameKind::Read | FrameKind::Info | FrameKind::Why => EachName(&[Action::Read]),
         FrameKind::Subscribe => EachName(&[Action::Subscribe, Action::Record]),
-        // Facts about the engine, and the libraries of which the client may read a variable.
+        // The answer describes the engine, and the libraries of which the client may read a variable.
         FrameKind::Engine => EachName(&[Action::Read]),
         FrameKind::Snapshot => EachName(&[Action::Read]),
         FrameKind::Find | FrameKind::Watch => EachName(&[Action::Read]),
-        // The verb decides: force and unforce force, every other verb writes.
+        // The verb determines the action: `force` for force and unforce, `write` for every other verb.
         FrameKind::Write => EachName(&[Action::Write, Action::Force]),
         FrameKind::GroupWrite | FrameKind::Lease | FrameKind::RequestValue | FrameKind::Publish => {
             EachName(&[Action::Write])
@@ -180,7 +180,7 @@ pub(crate) struct RefusedRequest<'a> {
     pub(crate) name: &'a str,
 }
 
-/// Decides about a request to the directory that concerns a stream. A refused one is recorded in the audit
+/// Decides on a request to the directory that concerns a stream. Refused requests are recorded in the audit
 /// trail. The decision depends on the name alone, and not on the streams that exist.
 ///
 /// # Errors

@@ -64,7 +64,7 @@ bugs! {
     EpochNotCompared = "epoch-not-compared",
     /// The cursor of a feed moves one entry too far.
     FeedCursor = "feed-cursor",
-    /// The update leaves before the answer to the write that made it.
+    /// The update is sent before the answer to the write that caused it.
     AnswerAfterUpdate = "answer-after-update",
     /// Updates missed while disconnected are not counted at the reconnection.
     LostNotSettled = "lost-not-settled",
@@ -132,9 +132,9 @@ bugs! {
     TrimmedTooEarly = "trimmed-too-early",
     /// Elements that the program is still using count as committed.
     CommittedTooEarly = "committed-too-early",
-    /// A write that runs out of time has written its first element.
+    /// A write that times out still writes its first element.
     LateWriteMoves = "late-write-moves",
-    /// A read that runs out of time returns the elements that there are.
+    /// A read that times out returns the elements that have arrived.
     LateReadMoves = "late-read-moves",
     /// The reader of an aborted writer learns that nothing is missing.
     AbortAsEnd = "abort-as-end",

@@ -80,9 +80,9 @@ pub use trunkline_client::{
     AlarmName, AlarmQuery, Batch, BatchReading, Bookmark, Comparison, Condition, ConnectionState,
     ControlList, Credentials, Event, FollowEvent, ForcedList, Found, FromValue, GROUP_MAX,
     GroupOutcome, IntoValue, Item, Lease, LeaseTerms, LeaseVerb, NotTried, OpenOptions, Opened,
-    ReadingBuffer, ReadingRef, RecordedStart, Session, Snapshot, Step, SubscribeOptions,
-    SubscriptionAccount, Typed, VariableRef, WatchEvent, Write, WriteCounts, WriteMode,
-    WriteOutcome,
+    ReadingBuffer, ReadingRef, RecordedStart, RequestError, Session, Snapshot, Step,
+    SubscribeError, SubscribeOptions, SubscriptionAccount, Typed, VariableRef, WatchEvent, Write,
+    WriteCounts, WriteError, WriteMode, WriteOutcome,
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;
@@ -125,6 +125,7 @@ pub mod store {
 /// Protocol types that the verbs return: faults, causes of a disconnection, and the answers to
 /// `info` and `why`.
 pub mod proto {
+    pub use trunkline_proto::message::ended::EndReason;
     pub use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
     pub use trunkline_proto::message::forcing::ForcedEntry;
     pub use trunkline_proto::message::info::{ReaderInfo, SubscriptionInfo, VariableInfo};

@@ -29,7 +29,7 @@ pub(crate) enum RateEvent {
         lost: Option<WideInt>,
         /// Number of updates merged into newer ones in the period.
         coalesced: WideInt,
-        /// The cell of `lost` when the number is unknown.
+        /// Text of the column `lost` when the number is unknown.
         #[serde(skip)]
         unknown: &'static str,
     },

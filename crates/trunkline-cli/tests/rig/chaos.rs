@@ -342,19 +342,19 @@ fn clients_agree_with_the_engine_after_every_fault() {
             .count();
         record(
             &check,
-            "equal after the heal: slowest",
+            "time from the heal until all views are equal: longest",
             &seconds(quantile(&mut times, 1.0)),
             "2 s",
         );
         record(
             &check,
-            "equal after the heal: p99",
+            "time from the heal until all views are equal: p99",
             &seconds(quantile(&mut times, 0.99)),
             "2 s",
         );
         record(
             &check,
-            "equal after the heal: median",
+            "time from the heal until all views are equal: median",
             &seconds(quantile(&mut times, 0.5)),
             "2 s",
         );

@@ -158,7 +158,7 @@ fn undelivered_count_of_a_close_matches_the_reader() {
         record(check, "closes with undelivered elements", &some, "");
         let zero = "undelivered counts that differ from the reader's";
         record(check, zero, "0", "0");
-        let over = "closes during a cut, of them with elements reported as in doubt";
+        let over = "closes during a cut; of these, closes that reported elements as in doubt";
         record(check, over, &format!("{cuts}, {in_doubt}"), "");
     }
 }

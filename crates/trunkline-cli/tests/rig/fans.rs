@@ -289,7 +289,7 @@ fn killed_writer_frees_its_place_and_does_not_affect_others() {
 fn report(of: &str, kills: u64) {
     if is_full() {
         let check = format!("B-62, peers {of} killed");
-        let figure = format!("lost, duplicated or altered, of the others, {kills} kills");
+        let figure = format!("elements of others lost, duplicated or altered, {kills} kills");
         record(&check, &figure, "0", "0");
     }
 }

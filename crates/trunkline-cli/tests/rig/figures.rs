@@ -21,7 +21,7 @@ const HEAD: &str = "\
 their descriptors and cuts their links, measures the effects, and writes this table. Each row shows the date of its
 run; the machine below is that of the last run. [Remarks](#remarks) explains rows that miss their target. The checks
 are the tests in `crates/trunkline-cli/tests/rig`. `make test` runs a short form of them, which checks only properties
-that must hold on any machine, and no times.
+that must hold on any machine, not times.
 
 | Check | Figure | Measured | Target | Date, build |
 |---|---|---|---|---|

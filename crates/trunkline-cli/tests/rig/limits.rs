@@ -65,7 +65,7 @@ fn items_beyond_the_limit_are_refused_individually() {
             &check,
             "refused, each with its own error",
             &refused.to_string(),
-            "only the other items",
+            "exactly the items beyond the limit",
         );
     }
 }

@@ -156,7 +156,7 @@ fn a_storm_of_a_hundred_clients_keeps_every_client_alive() {
     if is_full() {
         record(
             "B-31, 100 of 120 clients",
-            "slowest storm of 10",
+            "longest time until all have reconnected, 10 times",
             &seconds(slowest),
             "",
         );

@@ -65,6 +65,24 @@ fn a_listening_port_is_reached() {
     assert_eq!(channel.address, Some(address.ip()));
 }
 
+/// A container may have no /etc/hosts.
+#[test]
+fn localhost_needs_no_resolver() {
+    let sleeper = Arc::new(Sleeper::new().unwrap());
+    let stage = Stage::host(
+        "Localhost",
+        5850,
+        DialLimits::default(),
+        Tick::ZERO,
+        &sleeper,
+    );
+    let Stage::Addresses { rest, .. } = stage else {
+        panic!("the name is looked up");
+    };
+    let addresses: Vec<String> = rest.iter().map(ToString::to_string).collect();
+    assert_eq!(addresses, ["127.0.0.1:5850", "[::1]:5850"]);
+}
+
 #[test]
 fn refused_port_is_reported_with_a_hint() {
     let address = refusing();

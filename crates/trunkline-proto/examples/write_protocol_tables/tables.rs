@@ -130,7 +130,7 @@ fn limits() -> String {
             count(BUFFER_ELEMENTS_MAX, "elements"),
         ),
         (
-            "requests and items of all sessions, unless configured; of one session half of it",
+            "requests and items of all sessions, unless configured; one session gets at most half",
             bytes(REQUEST_BYTES_MAX_DEFAULT as u64),
         ),
         (

@@ -89,9 +89,10 @@ impl<H: LinkRole> Link<H> {
 
     /// Called when the dial failed, or the directory does not know the peer.
     pub fn handle_dial_failed(&mut self, now: Tick, cause: Disconnect) {
-        // Later, the peer's own program may get its port back.
+        // Later, the peer's own program may get its port back. If the user is unknown, the next dial may
+        // find it: the connection may have ended while the system was asked.
         let is_first = self.session.peer.is_none() && self.session.fault.is_none();
-        if let Disconnect::OtherUser { .. } = &cause
+        if let Disconnect::OtherUser { uid: Some(_), .. } = &cause
             && is_first
         {
             self.session.fault = Some(StreamFault::Refused {

@@ -301,7 +301,7 @@ impl FanOutCore {
         self.end(&lanes)
     }
 
-    async fn abort_lanes(&self, waiter: &impl Waiter, lanes: &[Lane<LaneEnd>], reason: &str) {
+    async fn abort_lanes(&mut self, waiter: &impl Waiter, lanes: &[Lane<LaneEnd>], reason: &str) {
         for lane in lanes {
             lane.link.with(|end, _, _| {
                 end.poll_ring();
@@ -327,7 +327,8 @@ impl FanOutCore {
     }
 
     async fn wait_closed(
-        &self,
+        // Mutable, so that the future can move to another thread.
+        &mut self,
         waiter: &impl Waiter,
         lanes: &[Lane<LaneEnd>],
         timeout: Option<Duration>,

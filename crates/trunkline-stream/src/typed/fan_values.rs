@@ -51,6 +51,17 @@ impl FanOutValueWriter {
         })
     }
 
+    async fn write_bytes_impl(
+        &mut self,
+        waiter: &impl Waiter,
+        bytes: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        let size = element::size(self.core.form, &self.encoder.data_type)?;
+        let count = self.encoder.check_whole(self.core.form, size, bytes)?;
+        self.core.write(waiter, bytes, count, timeout).await
+    }
+
     /// Writes elements of fixed size in place. Waits for room for one element, then passes `fill`
     /// the memory for as many elements as there is room for, at most `max`. `fill` writes elements
     /// in their memory layout, little-endian, and returns the number of bytes written; a partial
@@ -89,6 +100,38 @@ forward! {
     [] FanOutValueWriter
 }
 
+forward! {
+    /// Writes the elements of fixed size in `bytes`, in their memory layout, little-endian: all of
+    /// them, or none.
+    ///
+    /// # Errors
+    /// [`StreamError::VariableSize`] if elements vary in size, [`StreamError::Type`] if the bytes are not
+    /// complete and valid elements; otherwise those of [`write_many`](Self::write_many).
+    write_bytes, write_bytes_async(bytes: &[u8], timeout: Option<Duration>) -> ()
+        = write_bytes_impl(bytes, timeout),
+        cancelled "A future that is dropped has written nothing.",
+    [] FanOutValueWriter
+}
+
+impl FanOutValueWriter {
+    /// Like [`close_async`](Self::close_async), for a program that keeps the writer.
+    pub async fn end_async(&mut self, timeout: Option<Duration>) -> Vec<Undelivered> {
+        self.core.close(&Task, timeout).await
+    }
+
+    /// Like [`abort_because`](Self::abort_because), for a program that keeps the writer.
+    pub async fn end_because_async(&mut self, reason: &str) -> Vec<Undelivered> {
+        self.core.abort(&Task, reason).await
+    }
+}
+
+impl FanInValueReader {
+    /// Like [`close`](Self::close), for a program that keeps the reader.
+    pub async fn end_async(&mut self) {
+        self.core.close(&Task).await;
+    }
+}
+
 forward!(writes values FanOutValueWriter);
 forward!(writer to several [] FanOutValueWriter);
 
@@ -125,6 +168,26 @@ impl FanInValueReader {
 }
 
 impl FanInValueReader {
+    async fn read_bytes_impl(
+        &mut self,
+        waiter: &impl Waiter,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Run<u8>, StreamError> {
+        element::size(self.core.hub.settings.link.form, &self.data_type)?;
+        let takes_any_bytes = element::takes_any_bytes(&self.data_type);
+        let copy = |form, bytes: &[u8], _| {
+            let bytes = bytes.to_vec();
+            if !takes_any_bytes {
+                for element in element::split_elements(form, &bytes) {
+                    decode_exact(&self.data_type, element)?;
+                }
+            }
+            Ok(bytes)
+        };
+        self.core.read_run(waiter, max, timeout, copy).await
+    }
+
     /// Like [`read_run`](Self::read_run) for elements of fixed size, but returns the elements in
     /// place, as little-endian bytes, without a copy. Dropping the region releases the elements.
     /// Until then the other writers continue, each in its own buffer.
@@ -151,6 +214,17 @@ forward! {
     /// See [`FanInReader::read_run`](crate::FanInReader::read_run).
     read_run, read_run_async(max: usize, timeout: Option<Duration>) -> Run<Value>
         = read_impl(max, timeout), cancelled "A future that is dropped has read nothing.",
+    [] FanInValueReader
+}
+
+forward! {
+    /// Like [`read_run`](Self::read_run) for elements of fixed size, but returns them as little-endian
+    /// bytes.
+    ///
+    /// # Errors
+    /// [`StreamError::VariableSize`] if elements vary in size; otherwise those of `read_run`.
+    read_bytes_run, read_bytes_run_async(max: usize, timeout: Option<Duration>) -> Run<u8>
+        = read_bytes_impl(max, timeout), cancelled "A future that is dropped has read nothing.",
     [] FanInValueReader
 }
 

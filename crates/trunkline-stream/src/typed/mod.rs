@@ -12,6 +12,9 @@ mod idle_tests;
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod in_place_tests;
 mod reader;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod value_bytes_tests;
 mod value_encoder;
 mod value_reader;
 mod value_writer;

@@ -53,6 +53,23 @@ impl ValueEncoder {
         }
     }
 
+    /// Returns the number of elements of `size` bytes in `bytes`.
+    ///
+    /// # Errors
+    /// The bytes are not complete elements of the type.
+    pub(super) fn check_whole(
+        &self,
+        form: ElementForm,
+        size: usize,
+        bytes: &[u8],
+    ) -> Result<usize, StreamError> {
+        if !bytes.len().is_multiple_of(size) {
+            return Err(self.wrong_type());
+        }
+        self.check(form, bytes)?;
+        Ok(bytes.len() / size)
+    }
+
     fn wrong_type(&self) -> StreamError {
         let data_type = self.data_type.clone();
         StreamError::Type { data_type }

@@ -21,6 +21,8 @@ use crate::wait::{Blocking, Task, Waiter, block};
 pub struct ValueReader {
     core: ReaderCore,
     data_type: DataType,
+    /// Any bytes of the right length are a valid element.
+    takes_any_bytes: bool,
 }
 
 impl ValueReader {
@@ -33,6 +35,7 @@ impl ValueReader {
         Ok(Self {
             core: rendezvous::reader(waiter, &RealWorld, url, data_type.clone(), options).await?,
             data_type: data_type.clone(),
+            takes_any_bytes: element::takes_any_bytes(data_type),
         })
     }
 
@@ -125,6 +128,95 @@ impl ValueReader {
         let count = self.wait_for_some(max, timeout)?;
         Ok(ByteRegion::new(&mut self.core, size, count))
     }
+
+    /// Reads as many elements of fixed size as `into` holds, or none, as little-endian bytes. Returns
+    /// the number of elements read, which is smaller only at the end of the stream, or before elements
+    /// that the writer has dropped. Bytes after the last complete element are not changed.
+    ///
+    /// # Errors
+    /// [`StreamError::VariableSize`] if elements vary in size; otherwise those of
+    /// [`read_many`](Self::read_many).
+    pub fn read_bytes_into(
+        &mut self,
+        into: &mut [u8],
+        timeout: Option<Duration>,
+    ) -> Result<usize, StreamError> {
+        let size = element::size(self.core.form, &self.data_type)?;
+        let count = into.len() / size;
+        let into = &mut into[..count * size];
+        if self.takes_any_bytes && self.core.try_read(into, count) {
+            return Ok(count);
+        }
+        let amount = ReadAmount::Exactly(count);
+        let count = block(self.core.wait_for(&Blocking, amount, timeout))?;
+        let bytes = self.core.region(count)?;
+        let into = &mut into[..bytes.len()];
+        into.copy_from_slice(bytes);
+        if !self.takes_any_bytes {
+            // The copy is checked, because the other program can change the original.
+            for element in element::split_elements(self.core.form, into) {
+                decode_exact(&self.data_type, element)?;
+            }
+        }
+        self.core.release(into.len(), count);
+        Ok(count)
+    }
+
+    /// Returns the next `count` elements in place, as little-endian bytes, without copying them.
+    /// Dropping the region releases them. Returns fewer only at the end of the stream, or before
+    /// elements that the writer has dropped.
+    ///
+    /// # Errors
+    /// [`StreamError::VariableSize`] if elements vary in size; otherwise those of
+    /// [`read_many`](Self::read_many).
+    pub fn acquire_bytes_exactly(
+        &mut self,
+        count: usize,
+        timeout: Option<Duration>,
+    ) -> Result<ByteRegion<'_>, StreamError> {
+        let size = element::size(self.core.form, &self.data_type)?;
+        let amount = ReadAmount::Exactly(count);
+        let count = block(self.core.wait_for(&Blocking, amount, timeout))?;
+        Ok(ByteRegion::new(&mut self.core, size, count))
+    }
+
+    async fn ready_impl(
+        &mut self,
+        waiter: &impl Waiter,
+        count: usize,
+        timeout: Option<Duration>,
+    ) -> Result<usize, StreamError> {
+        let amount = ReadAmount::Exactly(count);
+        self.core.wait_for(waiter, amount, timeout).await
+    }
+}
+
+impl ValueReader {
+    async fn end_impl(&mut self, waiter: &impl Waiter) -> Result<(), StreamError> {
+        self.core.destroy(waiter).await
+    }
+}
+
+forward! {
+    /// Like [`close`](Self::close), for a program that still refers to the buffer: its memory stays
+    /// valid until the reader is dropped.
+    ///
+    /// # Errors
+    /// Those of [`close`](Self::close).
+    end, end_async() -> () = end_impl(), cancelled "The reader is closed when it is dropped.",
+    [] ValueReader
+}
+
+forward! {
+    /// Waits until a read of `count` elements would not wait, and returns the number of elements that
+    /// it would return.
+    ///
+    /// # Errors
+    /// Those of [`read_many`](Self::read_many). A gap that is reported here is not reported again by
+    /// the next read.
+    ready, ready_async(count: usize, timeout: Option<Duration>) -> usize
+        = ready_impl(count, timeout), cancelled "A future that is dropped has done nothing.",
+    [] ValueReader
 }
 
 forward! {

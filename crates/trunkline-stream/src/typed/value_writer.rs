@@ -35,6 +35,10 @@ pub struct ValueWriter {
     encoder: ValueEncoder,
     /// Elements that `fill` has produced, but for which the journal had no room yet.
     unwritten: Vec<u8>,
+    /// The elements that the program fills between `reserve` and `commit`, if there is a journal.
+    reserved: Vec<u8>,
+    /// Number of elements that `commit` may add.
+    reserved_count: usize,
 }
 
 impl ValueWriter {
@@ -48,6 +52,8 @@ impl ValueWriter {
             core: rendezvous::writer(waiter, &RealWorld, url, data_type.clone(), options).await?,
             encoder: ValueEncoder::new(data_type),
             unwritten: Vec::new(),
+            reserved: Vec::new(),
+            reserved_count: 0,
         })
     }
 
@@ -92,6 +98,97 @@ impl ValueWriter {
         self.write_in_place(size, room, fill)
     }
 
+    async fn write_bytes_impl(
+        &mut self,
+        waiter: &impl Waiter,
+        bytes: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        let size = element::size(self.core.form, &self.encoder.data_type)?;
+        let count = self.encoder.check_whole(self.core.form, size, bytes)?;
+        self.reserved_count = 0;
+        self.core.write(waiter, bytes, count, timeout).await
+    }
+
+    /// Waits for room for `count` elements of fixed size, and returns the memory from which they are
+    /// sent. The program fills it, in the elements' memory layout, little-endian, and then calls
+    /// [`commit`](Self::commit). Any other write in between ends the reservation. With a journal, the
+    /// memory is a copy.
+    ///
+    /// # Errors
+    /// [`StreamError::VariableSize`] if elements vary in size; otherwise those of
+    /// [`write`](Self::write).
+    pub fn reserve(
+        &mut self,
+        count: usize,
+        timeout: Option<Duration>,
+    ) -> Result<&mut [u8], StreamError> {
+        let size = element::size(self.core.form, &self.encoder.data_type)?;
+        self.reserved_count = 0;
+        self.core.check_open()?;
+        let bytes = count.saturating_mul(size);
+        self.core.check_size(bytes, count)?;
+        if self.core.journal.is_some() {
+            self.reserved.clear();
+            self.reserved.resize(bytes, 0);
+            self.reserved_count = count;
+            return Ok(&mut self.reserved);
+        }
+        let has_room = self.core.ring.has_room(bytes as u64, count as u64);
+        if !has_room.unwrap_or(false) {
+            block(self.core.wait_for_room(&Blocking, bytes, count, timeout))?;
+        }
+        self.reserved_count = count;
+        Ok(self.core.free_space(bytes))
+    }
+
+    /// Waits until [`reserve`](Self::reserve) of `count` elements would not wait. With a journal, it
+    /// does not wait.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has done nothing.
+    pub async fn room_async(
+        &mut self,
+        count: usize,
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        let size = element::size(self.core.form, &self.encoder.data_type)?;
+        self.core.check_open()?;
+        if self.core.journal.is_some() {
+            return Ok(());
+        }
+        let bytes = count.saturating_mul(size);
+        self.core.wait_for_room(&Task, bytes, count, timeout).await
+    }
+
+    /// Writes the first `count` of the elements that were reserved.
+    ///
+    /// # Errors
+    /// [`StreamError::TooMany`] if fewer are reserved, [`StreamError::Type`] if the bytes are not valid
+    /// elements. With a journal, those of [`write`](Self::write). Nothing was written, and the elements
+    /// are still reserved.
+    pub fn commit(&mut self, count: usize, timeout: Option<Duration>) -> Result<(), StreamError> {
+        let size = element::size(self.core.form, &self.encoder.data_type)?;
+        if count > self.reserved_count {
+            return Err(StreamError::TooMany {
+                asked: count,
+                capacity: self.reserved_count,
+            });
+        }
+        let (form, bytes) = (self.core.form, count * size);
+        if self.core.journal.is_some() {
+            let elements = &self.reserved[..bytes];
+            self.encoder.check(form, elements)?;
+            block(self.core.write(&Blocking, elements, count, timeout))?;
+        } else {
+            self.core.check_open()?;
+            self.encoder.check(form, self.core.free_space(bytes))?;
+            self.core.commit(bytes, count);
+        }
+        self.reserved_count = 0;
+        Ok(())
+    }
+
     /// Implements [`write_bytes_with`](Self::write_bytes_with) with a journal, which gets the bytes
     /// before the ring does.
     fn write_bytes_journaled<E: From<StreamError>>(
@@ -134,6 +231,31 @@ forward! {
         = write_impl(values, timeout), cancelled "A future that is dropped has written nothing, with one exception: with a journal on \
         `Durability::Disk`, a future dropped while it waits for the disk has written everything.",
     [] ValueWriter
+}
+
+forward! {
+    /// Writes the elements of fixed size in `bytes`, in their memory layout, little-endian: all of
+    /// them, or none (NS-30).
+    ///
+    /// # Errors
+    /// [`StreamError::VariableSize`] if elements vary in size, [`StreamError::Type`] if the bytes are not
+    /// complete and valid elements; otherwise those of [`write_many`](Self::write_many).
+    write_bytes, write_bytes_async(bytes: &[u8], timeout: Option<Duration>) -> ()
+        = write_bytes_impl(bytes, timeout), cancelled "As `write_many_async`.",
+    [] ValueWriter
+}
+
+impl ValueWriter {
+    /// Like [`close_async`](Self::close_async), for a program that still refers to the buffer: its
+    /// memory stays valid until the writer is dropped.
+    pub async fn end_async(&mut self, timeout: Option<Duration>) -> Closed {
+        self.core.close(&Task, timeout).await
+    }
+
+    /// Like [`abort_because`](Self::abort_because), for a program that still refers to the buffer.
+    pub async fn end_because_async(&mut self, reason: &str) -> Closed {
+        self.core.abort(&Task, reason).await
+    }
 }
 
 forward!(writes values ValueWriter);

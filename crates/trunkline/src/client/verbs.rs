@@ -827,6 +827,15 @@ impl<A> PendingCall<A> {
         self.or_closed_error(self.shared.link.wait_until(deadline, check))
     }
 
+    /// Ends the call as a timeout does, which came after `after`: returns the answer as far as it is
+    /// known, such as the outcomes of writes, or the error. A request that was not sent is never sent.
+    ///
+    /// # Errors
+    /// As [`poll`](Self::poll); [`CallError::TimedOut`] if there is no answer.
+    pub fn end(&self, after: Duration) -> Result<A, CallError> {
+        self.shared.give_up(&*self.call, after)
+    }
+
     /// Returns an error once the client is closed, because no answer can arrive then.
     fn or_closed_error(
         &self,

@@ -172,7 +172,7 @@ impl Queries<'_> {
             return WhyStep::fault(WhyStage::Resolution, sentence, format!("try {suggestion}"));
         }
         let library = name.split('/').next().unwrap_or_default();
-        // Whether a library is deployed is no secret from those who may read all of it.
+        // A caller who may read the whole library may know whether it is deployed.
         let may_know = caller.rights.permit_library(Action::Read, library);
         if may_know && self.of(&self.table.libraries).get(library).is_none() {
             return WhyStep::fault(

@@ -295,8 +295,15 @@ impl Drop for TemporaryFolder {
 fn in_threads(plan: &Plan) -> Result<(WriteResult, ReadResult), CliError> {
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| endpoints::write(plan));
-        let received = endpoints::read(plan).map_err(|error| problem(&error))?;
-        match writer.join() {
+        let received = endpoints::read(plan);
+        let written = writer.join();
+        let received = match (received, &written) {
+            (Ok(received), _) => received,
+            // The reader has failed because there is no writer.
+            (Err(_), Ok(Err(error))) => return Err(problem(error).into()),
+            (Err(error), _) => return Err(problem(&error).into()),
+        };
+        match written {
             Ok(Ok(written)) => Ok((written, received)),
             // The error of the reader is reported instead.
             Ok(Err(_)) if received.error.is_some() => Ok((WriteResult::default(), received)),

@@ -1,0 +1,1 @@
+"""The asynchronous classes. The package `_sync` is generated from this one."""

@@ -1,0 +1,1 @@
+"""The synchronous classes. All files but `waiting.py` are generated from `_async`."""

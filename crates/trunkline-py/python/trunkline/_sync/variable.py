@@ -1,0 +1,118 @@
+"""One variable of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, cast
+
+from .._records import Written, checked_value, plain
+from .._trunkline import Handle, Reading
+from .monitor import Callbacks, Monitor
+from .requests import Requests
+
+T = TypeVar("T")
+
+
+class Variable(Generic[T]):
+    """A variable, by its name. Nothing is sent until a method needs the engine."""
+
+    def __init__(self, requests: Requests, name: str, of: type[T] | None = None) -> None:
+        self._requests = requests
+        self._of = of
+        self.name = name
+        """Full name of the variable."""
+
+    def get(self, timeout: float | None = None) -> T:
+        """Reads the value from the engine.
+
+        Args:
+            timeout: Seconds to wait for the answer; with `None`, the timeout of the engine object.
+
+        Returns:
+            The value. NumPy arrays are copies, in C order.
+
+        Raises:
+            NoValue: The variable was never written.
+            BadQuality: The value must not be used. `read` returns it.
+            NotFound: There is no such variable.
+            TimedOut: No answer arrived in time.
+            Disconnected: There is no connection.
+        """
+        reading = self._requests.read_one(self.name, timeout)
+        return cast(T, checked_value(reading, self._of))
+
+    def read(self, timeout: float | None = None) -> Reading:
+        """Reads the value with its time, quality and number.
+
+        Raises:
+            NotFound, TimedOut, Disconnected: As `get`.
+        """
+        return self._requests.read_one(self.name, timeout)
+
+    def put(
+        self,
+        value: T,
+        timeout: float | None = None,
+        *,
+        ts_ns: int | None = None,
+        expect: Reading | None = None,
+    ) -> Written:
+        """Writes the value, and waits until the owner of the variable has accepted it.
+
+        Args:
+            value: A value of the variable's type.
+            timeout: Seconds to wait for the outcome; with `None`, the timeout of the engine object.
+            ts_ns: Time of the measurement, nanoseconds since 1970 UTC; with `None`, the engine's time.
+            expect: The write is refused if the variable has changed since this reading.
+
+        Raises:
+            Rejected: A rule refused the write; nothing was written.
+            OutcomeUnknown: The write was sent, and its outcome did not arrive.
+            TypeError, ValueError, OverflowError: `value` is not of the variable's type.
+            NotFound, TimedOut, Disconnected: As `get`; nothing was written.
+        """
+        return self._requests.write_one(
+            self.name, plain(value), "put", timeout, ts_ns=ts_ns, expect=expect
+        )
+
+    def set(self, value: T, timeout: float | None = None) -> Written:
+        """Writes the engine's value only. It is not passed on to the variable's source."""
+        return self._requests.write_one(self.name, plain(value), "set", timeout)
+
+    def send(self, timeout: float | None = None) -> Written:
+        """Passes the current value on to the variable's source."""
+        return self._requests.write_one(self.name, None, "send", timeout)
+
+    def request(self, timeout: float | None = None) -> Written:
+        """Asks the variable's source for a fresh value, and waits until it was read."""
+        return self._requests.write_one(self.name, None, "request", timeout)
+
+    def force(self, value: T, timeout: float | None = None) -> Written:
+        """Forces the value, whatever the source and other writers write."""
+        return self._requests.write_one(self.name, plain(value), "force", timeout)
+
+    def unforce(self, timeout: float | None = None) -> Written:
+        """Ends forcing. The variable shows the value of its source again."""
+        return self._requests.write_one(self.name, None, "unforce", timeout)
+
+    def describe(self, timeout: float | None = None) -> Handle:
+        """Returns what is configured: type, units, range, description, access, labels."""
+        return self._requests.open_one(self.name, timeout)
+
+    def monitor(
+        self, contract: str = "last:1000", *, events: bool = False, only_changes: bool = False
+    ) -> Monitor:
+        """Follows the updates; see `monitor` of the engine object."""
+        return Monitor(
+            self._requests, [self.name], contract, events=events, only_changes=only_changes
+        )
+
+    def subscribe(
+        self, function: Callable[[Any], object], contract: str = "last:1000"
+    ) -> Callbacks:
+        """Calls a function for each update; see `subscribe` of the engine object."""
+        return Callbacks(self.monitor(contract), function)
+
+    def __repr__(self) -> str:
+        about = self._requests.describe_known(self.name)
+        return f"{type(self).__name__}({self.name!r}{about})"

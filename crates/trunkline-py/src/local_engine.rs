@@ -1,0 +1,84 @@
+//! An engine in the process of the Python program.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use trunkline::{Engine, EngineOptions};
+
+use crate::connection::Connection;
+use crate::definitions;
+use crate::errors;
+
+/// Time for which a stopping engine waits for its clients.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// An engine in this process.
+#[pyclass(frozen)]
+pub(crate) struct LocalEngine(Engine);
+
+#[pymethods]
+impl LocalEngine {
+    /// Starts an engine that listens at the addresses `listen`, such as "127.0.0.1:0".
+    #[staticmethod]
+    fn start(
+        py: Python<'_>,
+        name: &str,
+        store: Option<PathBuf>,
+        listen: Vec<String>,
+    ) -> PyResult<Self> {
+        let mut addresses = Vec::with_capacity(listen.len());
+        for address in &listen {
+            let parsed: SocketAddr = address.parse().map_err(|_| {
+                PyValueError::new_err(format!(
+                    "{address:?} is not an address and a port, such as 127.0.0.1:0"
+                ))
+            })?;
+            addresses.push(parsed.into());
+        }
+        let options = EngineOptions {
+            name: name.to_owned(),
+            store,
+            local_socket: !addresses.is_empty(),
+            listen: addresses,
+            ..EngineOptions::default()
+        };
+        let engine = py.detach(|| Engine::start(options));
+        engine
+            .map(Self)
+            .map_err(|error| PyOSError::new_err(error.to_string()))
+    }
+
+    /// Connects to the engine through memory.
+    fn connect(&self, py: Python<'_>) -> PyResult<Connection> {
+        let client = self.0.client();
+        client
+            .map(Connection::of)
+            .map_err(|error| errors::of_connect(py, &error))
+    }
+
+    /// Deploys a library, without a connection.
+    fn deploy(&self, py: Python<'_>, name: &str, rows: Vec<definitions::Row<'_>>) -> PyResult<()> {
+        let library = definitions::library(name, &rows)?;
+        let deployed = py.detach(|| self.0.deploy(&library));
+        deployed.map(drop).map_err(|error| {
+            errors::new(py, "Error", "bad-library", &error.to_string(), Some(name))
+        })
+    }
+
+    /// The addresses at which the engine listens.
+    fn addresses(&self) -> Vec<String> {
+        self.0
+            .local_addrs()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    /// Stops the engine.
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| self.0.shutdown(GRACE));
+    }
+}
