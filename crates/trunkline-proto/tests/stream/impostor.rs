@@ -63,6 +63,48 @@ fn has_digits(sentence: &str) -> bool {
     sentence.contains(|c: char| c.is_ascii_digit())
 }
 
+/// A port of another user ends the first dial, so that its program reports it. It does not end a stream that
+/// already has a peer, whose program may get its port back. If the user is unknown, the program at the port may
+/// have closed it just then, so the end dials again.
+///
+/// Behaviour: B-80, NS-66.
+#[test]
+fn only_the_first_dial_to_a_port_of_another_user_is_final() {
+    for (uid, has_peer, is_final) in [
+        (Some(1001), false, true),
+        (Some(1001), true, false),
+        (None, false, false),
+        (None, true, false),
+    ] {
+        let mut sut = match has_peer {
+            true => World::connected(10, 10, true),
+            false => World::new(10, 10, true),
+        };
+        if has_peer {
+            sut.cut();
+        }
+        let (now, link) = (sut.now, &mut sut.writer.link);
+        let cause = Disconnect::OtherUser {
+            address: ([127, 0, 0, 1], 5900).into(),
+            uid,
+            own: 1000,
+        };
+        link.handle_dial_failed(now, cause);
+        let code = match link.fault() {
+            Some(StreamFault::Refused { code, .. }) => Some(*code),
+            Some(fault) => panic!("{fault:?}"),
+            None => None,
+        };
+        let expected = is_final.then_some(FaultCode::Denied);
+        assert_eq!(code, expected, "user {uid:?}, with a peer: {has_peer}");
+        if !is_final {
+            let dial = link.poll_dial().expect("it dials again");
+            // A person must act before a port of another user is of use.
+            assert_eq!(uid.is_some(), dial.since(now) >= ms(2500), "{dial:?}");
+        }
+    }
+}
+
 /// Behaviour: NS-66, NS-71.
 #[test]
 fn incarnation_and_later_dial_alone_do_not_take_over_an_endpoint() {
