@@ -198,7 +198,7 @@ fn port_of_an_endpoint_is_for_programs_of_its_user_unless_it_is_insecure() {
     }
 }
 
-/// What a program of another user receives that listens at this address and refuses whoever comes; `None` if
+/// What a program of another user receives that listens at this address and refuses every connection; `None` if
 /// this test may not become another user.
 fn listen_as_other_user(address: SocketAddr) -> Option<JoinHandle<Vec<u8>>> {
     let (listens, is_listening) = channel();

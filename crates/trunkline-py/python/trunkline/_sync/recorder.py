@@ -73,7 +73,7 @@ class Recorder:
         return self.status.lost
 
     def wait(self, samples: int = 0, timeout: float | None = None) -> RecorderStatus:
-        """Waits until the recording follows all variables, and has so many updates in the file.
+        """Waits until the recording follows all variables, and the file has this number of updates.
 
         Args:
             samples: Number of updates in the file, which survive the end of this program.
