@@ -8,7 +8,7 @@
 //! # Threads
 //! No thread of this library calls Python. A waiting call releases the interpreter, and Python waits
 //! in slices so that signals are noticed. An event loop is woken through a file descriptor
-//! ([`WakeQueue`](wake::WakeQueue)), so nothing has to be attached to the interpreter when it shuts down.
+//! (`WakeQueue`), so nothing has to be attached to the interpreter when it shuts down.
 //!
 //! # Layout
 //! - `call`: a call in progress.
