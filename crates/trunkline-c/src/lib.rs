@@ -6,7 +6,7 @@
 //!                                                  errors: message      arguments, values, readings
 //! ```
 //!
-//! Every function of the header is an `extern "C"` function whose body is one call of [`entry`], which
+//! Every function of the header is an `extern "C"` function whose body is one call of `entry`, which
 //! keeps panics inside and stores the message of an error. Handles are numbers that a table checks, so
 //! no use of a handle can touch foreign memory. Objects have their own locks; no lock is held while a
 //! call waits, except that of the object's own data, which other threads then find busy.
