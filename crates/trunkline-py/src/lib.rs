@@ -21,6 +21,7 @@
 //! - `definitions`: definitions of libraries.
 //! - `subscription`, `pattern_subscription`: subscriptions and their events.
 //! - `local_engine`: an engine in the process of the Python program.
+//! - `provider`: I/O servers.
 //! - `stream`: lossless streams. `tdms`: TDMS files. `recorder`: records variables.
 
 mod alarms;
@@ -31,6 +32,7 @@ mod errors;
 mod history;
 mod local_engine;
 mod pattern_subscription;
+mod provider;
 mod reading;
 mod recorder;
 mod stream;
@@ -53,6 +55,8 @@ mod _trunkline {
     use crate::local_engine::LocalEngine;
     #[pymodule_export]
     use crate::pattern_subscription::PatternSubscription;
+    #[pymodule_export]
+    use crate::provider::{Order, Provider};
     #[pymodule_export]
     use crate::reading::{Block, Reading};
     #[pymodule_export]

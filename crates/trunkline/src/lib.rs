@@ -74,7 +74,10 @@ pub use contexts::{
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use history::OpenHistory;
 pub use logins::SecurityError;
-pub use provider::{Provider, ProviderOptions, ProviderStatus};
+pub use provider::{
+    Order, OrderAnswer, Provider, ProviderOptions, ProviderStatus, QueuedProvider,
+    QueuedProviderError, QueuedProviderOptions,
+};
 pub use reload::{ReloadError, Reloaded};
 pub use trunkline_client::{
     AlarmName, AlarmQuery, Batch, BatchReading, Bookmark, Comparison, Condition, ConnectionState,

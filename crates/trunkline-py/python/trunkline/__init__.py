@@ -47,6 +47,7 @@ from ._sync.variable import Variable
 from ._table import Table
 from ._trunkline import Block, Event, Handle, Reading
 from ._waveform import Waveform
+from .io_server import Config, Field, IoServer, ServedField, field, poll
 from .tdms import TdmsChannel, TdmsFile, TdmsGroup, TdmsWriter, open_tdms, write_tdms
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "Block",
     "Callbacks",
     "Closed",
+    "Config",
     "Denied",
     "Disconnected",
     "Ended",
@@ -65,10 +67,12 @@ __all__ = [
     "Event",
     "FanInReader",
     "FanOutWriter",
+    "Field",
     "Found",
     "Gap",
     "Handle",
     "History",
+    "IoServer",
     "Lease",
     "Left",
     "Monitor",
@@ -82,8 +86,9 @@ __all__ = [
     "Recorder",
     "RecorderStatus",
     "Rejected",
-    "Series",
     "Run",
+    "Series",
+    "ServedField",
     "Step",
     "Table",
     "StreamProperties",
@@ -101,9 +106,11 @@ __all__ = [
     "aio",
     "connect",
     "enum",
+    "field",
     "fan_in_reader",
     "fan_out_writer",
     "open_tdms",
+    "poll",
     "reader",
     "variable",
     "write_tdms",

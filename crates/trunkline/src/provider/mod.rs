@@ -4,7 +4,14 @@
 //! scan, it drives the connection, so an order reaches the device without a change of threads. When
 //! the process ends for any reason, the variables become bad, with the cause. Delivery
 //! continues when a process with the same provider name runs.
+//!
+//! # Layout
+//! - `link`: the connection, as both kinds of provider use it. `raw`: conversion of values.
+//! - `runner`: calls an I/O server that implements [`IoServer`].
+//! - `queued`: an I/O server whose program takes orders from a queue.
 
+mod link;
+mod queued;
 mod raw;
 mod runner;
 
@@ -19,6 +26,7 @@ use trunkline_io::IoServer;
 use crate::client::verbs::Shared;
 use crate::client::{ConnectError, ConnectOptions};
 use crate::deployments::lock;
+pub use queued::{Order, OrderAnswer, QueuedProvider, QueuedProviderError, QueuedProviderOptions};
 use runner::Runner;
 
 /// Settings of a provider.
@@ -105,17 +113,13 @@ impl Provider {
 
     /// Returns the current state.
     pub fn status(&self) -> ProviderStatus {
-        lock(&self.state.status).clone()
+        self.state.status()
     }
 
     /// Waits until the state differs from `known`. Returns `None` once the provider is
     /// [stopped](Self::stop).
     pub fn wait_status(&self, known: &ProviderStatus) -> Option<ProviderStatus> {
-        let is_same = |status: &mut ProviderStatus| *status == *known && !self.state.is_stopping();
-        let status = lock(&self.state.status);
-        let status = self.state.changed.wait_while(status, is_same);
-        let status = status.unwrap_or_else(PoisonError::into_inner);
-        (!self.state.is_stopping()).then(|| status.clone())
+        self.state.wait(known)
     }
 
     /// Stops the provider without waiting for its thread.
@@ -128,6 +132,18 @@ impl Provider {
 impl State {
     fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Acquire)
+    }
+
+    fn status(&self) -> ProviderStatus {
+        lock(&self.status).clone()
+    }
+
+    /// Waits until the status differs from `known`. Returns `None` once the provider is stopped.
+    fn wait(&self, known: &ProviderStatus) -> Option<ProviderStatus> {
+        let is_same = |status: &mut ProviderStatus| *status == *known && !self.is_stopping();
+        let status = self.changed.wait_while(lock(&self.status), is_same);
+        let status = status.unwrap_or_else(PoisonError::into_inner);
+        (!self.is_stopping()).then(|| status.clone())
     }
 
     fn stop(&self) {

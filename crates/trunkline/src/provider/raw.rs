@@ -1,6 +1,7 @@
 //! Conversion of values between the device and the engine.
 
 use trunkline_client::{ProviderReply, Publication};
+use trunkline_io::Published;
 use trunkline_types::{DataType, Quality, Reason, Scaling, Timestamp, Value};
 
 /// Returns a publication without a value, which makes the variable's quality bad.
@@ -10,6 +11,20 @@ pub(super) fn bad(handle: u32, reason: Reason) -> Publication {
         value: None,
         quality: Quality::bad(reason),
         source_timestamp: None,
+    }
+}
+
+/// Returns a published reading as the engine gets it, for the variable `handle` of type `data_type`.
+pub(super) fn publication(handle: u32, published: &Published, data_type: &DataType) -> Publication {
+    let value = published.value.as_ref();
+    match value.map(|value| converted(value, data_type)) {
+        Some(None) => bad(handle, Reason::OutOfRange),
+        value => Publication {
+            handle,
+            value: value.flatten(),
+            quality: published.quality,
+            source_timestamp: published.source_timestamp,
+        },
     }
 }
 
@@ -36,7 +51,7 @@ pub(super) fn applied(
 
 /// Converts a raw number of the device to the variable's numeric type. Returns `None` if the number
 /// is out of range.
-pub(super) fn converted(value: &Value, data_type: &DataType) -> Option<Value> {
+fn converted(value: &Value, data_type: &DataType) -> Option<Value> {
     const UNSCALED: Scaling = Scaling::Linear {
         raw: [0.0, 1.0],
         eng: [0.0, 1.0],

@@ -4,35 +4,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use trunkline_client::request::Deploy;
-use trunkline_client::{ProviderEvent, ProviderReply, Publication, RequestId};
+use trunkline_client::{ProviderEvent, ProviderReply};
 use trunkline_io::{IoServer, ItemId};
-use trunkline_proto::message::library::LibraryReport;
-use trunkline_types::{DataType, FaultCode, LibraryDefinition, Quality, Reason, Value};
+use trunkline_types::{DataType, Quality, Reason, Value};
 
-use super::raw::{applied, bad, converted};
+use super::link::{Counts, ProviderLink, WakeReason};
+use super::raw::{applied, bad, publication};
 use super::{ProviderOptions, State};
-use crate::client::CallError;
 use crate::client::verbs::Shared;
 use crate::device::{Device, PANICKED, PANICKED_IN_ORDER};
 
-/// The reason why the thread woke up before a task was due.
-enum WakeReason {
-    Stop,
-    Event(ProviderEvent),
-    Deployed(Result<LibraryReport, CallError>),
-}
-
-const STANDBY: &str = "an I/O server with this name is already running; this one is a standby, \
-                       and takes over when the other one ends";
-
 pub(super) struct Runner {
-    shared: Arc<Shared>,
-    state: Arc<State>,
-    /// Libraries that the I/O server offers. Each new connection deploys them.
-    libraries: Vec<Arc<LibraryDefinition>>,
-    /// Deployments without an answer so far.
-    pending_deployments: Vec<RequestId<Deploy>>,
+    link: ProviderLink,
     device: Device,
     /// Types of the bound variables, by handle.
     types: HashMap<u32, DataType>,
@@ -58,26 +41,22 @@ impl Runner {
         };
         let now = shared.clock.now();
         Self {
-            libraries: libraries.into_iter().map(Arc::new).collect(),
-            pending_deployments: Vec::new(),
             device: Device::new(server, options.period, now),
             types: HashMap::new(),
             missing: BTreeMap::new(),
             answering: None,
             items_to_request: BTreeSet::new(),
-            shared,
-            state,
+            link: ProviderLink::new(shared, state, libraries),
         }
     }
 
     pub(super) fn run(mut self) {
-        while !self.state.is_stopping() && !self.shared.link.is_closed() {
+        while self.link.is_running() {
             let reason = self.wait();
             let step = AssertUnwindSafe(|| {
                 match reason {
                     Some(WakeReason::Stop) => return,
                     Some(WakeReason::Event(event)) => self.handle_event(event),
-                    Some(WakeReason::Deployed(result)) => self.handle_deployed(result),
                     None => {}
                 }
                 // Scans that are due run between orders, so that many orders do not delay scans.
@@ -85,73 +64,40 @@ impl Runner {
             });
             if catch_unwind(step).is_err() {
                 if let Some(ticket) = self.answering.take() {
-                    self.answer(ticket, ProviderReply::Unknown(PANICKED_IN_ORDER.to_owned()));
+                    let unknown = ProviderReply::Unknown(PANICKED_IN_ORDER.to_owned());
+                    self.link.answer(ticket, unknown);
                 }
-                self.device.fail(self.shared.clock.now());
+                self.device.fail(self.link.now());
                 self.report_failure(PANICKED.to_owned(), Reason::DeviceFailure);
             }
         }
-        // Releases callers that wait for a change of the status, because it changes no more.
-        self.state.stop();
-        // Closes the connection, because another provider cannot deliver the variables while it is
-        // open.
-        self.shared.close();
+        self.link.close();
     }
 
     /// Waits for an order, or until the next task is due.
     fn wait(&mut self) -> Option<WakeReason> {
         let due = match self.device.is_open() && !self.items_to_request.is_empty() {
-            true => self.shared.clock.now(),
+            true => self.link.now(),
             false => self.device.next_due(),
         };
-        let (variables, missing) = (self.types.len(), self.missing.len());
-        let missing_item = self.missing.values().next().map(String::as_str);
-        let (shared, state, pending) = (&self.shared, &self.state, &mut self.pending_deployments);
-        shared.link.wait_until(Some(due), |core, _| {
-            if state.is_stopping() {
-                return Some(WakeReason::Stop);
-            }
-            for (index, deployment) in pending.iter().enumerate() {
-                if let Some(result) = shared.check(core, deployment) {
-                    pending.swap_remove(index);
-                    return Some(WakeReason::Deployed(result));
-                }
-            }
-            let event = core.take_provider_event();
-            if event.is_none() {
-                // Reports the counts once after all orders that arrived together.
-                state.count_variables(variables, missing, missing_item);
-            }
-            event.map(WakeReason::Event)
-        })
+        let counts = Counts {
+            variables: self.types.len(),
+            missing: self.missing.len(),
+            missing_item: self.missing.values().next().map(String::as_str),
+        };
+        self.link.wait(Some(due), &counts)
     }
 
     fn handle_event(&mut self, event: ProviderEvent) {
         match event {
-            ProviderEvent::Provided => {
-                self.state.change(|status| {
-                    (status.is_provided, status.engine_error) = (true, None);
-                });
-                self.deploy();
-            }
-            ProviderEvent::Refused(fault) => {
-                let error = Some(match fault.code {
-                    FaultCode::NameTaken => STANDBY.to_owned(),
-                    _ => fault.sentence,
-                });
-                self.state.change(|status| status.engine_error = error);
-            }
+            ProviderEvent::Provided => self.link.handle_provided(),
+            ProviderEvent::Refused(fault) => self.link.handle_refused(fault),
             ProviderEvent::Disconnected => {
                 self.device.unbind_all();
                 self.types.clear();
                 self.missing.clear();
                 self.items_to_request.clear();
-                let error = "not connected to the engine; retrying";
-                self.state.change(|status| {
-                    (status.is_provided, status.variables) = (false, 0);
-                    (status.missing, status.missing_item) = (0, None);
-                    status.engine_error = Some(error.to_owned());
-                });
+                self.link.handle_disconnected();
             }
             ProviderEvent::Bind {
                 handle,
@@ -168,41 +114,14 @@ impl Runner {
                 self.answering = Some(ticket);
                 let reply = self.write(handle, &value);
                 self.answering = None;
-                self.answer(ticket, reply);
+                self.link.answer(ticket, reply);
             }
             ProviderEvent::Read { ticket, handle } => {
                 self.answering = Some(ticket);
                 let reply = self.read(handle);
                 self.answering = None;
-                self.answer(ticket, reply);
+                self.link.answer(ticket, reply);
             }
-        }
-    }
-
-    /// Deploys the libraries that the I/O server offers. While it does so, the engine binds their
-    /// variables.
-    fn deploy(&mut self) {
-        for library in &self.libraries {
-            let library = Arc::clone(library);
-            match self.shared.begin(|core, _| core.deploy(library, true)) {
-                Ok(pending) => self.pending_deployments.push(pending),
-                Err(error) => {
-                    let error = Some(error.to_string());
-                    self.state.change(|status| status.engine_error = error);
-                }
-            }
-        }
-    }
-
-    fn handle_deployed(&self, result: Result<LibraryReport, CallError>) {
-        // After a lost connection, the provider deploys again on the next connection.
-        if let Err(error @ CallError::Fault(_)) = result {
-            let error = Some(format!("its variables are not deployed: {error}"));
-            self.state.change(|status| {
-                if status.is_provided {
-                    status.engine_error = error;
-                }
-            });
         }
     }
 
@@ -219,18 +138,19 @@ impl Runner {
                 self.types.insert(handle, data_type);
                 self.items_to_request.insert(item);
                 if !self.device.is_open() {
-                    self.publish(vec![bad(handle, Reason::NotConnected)]);
+                    self.link.publish(vec![bad(handle, Reason::NotConnected)]);
                 }
             }
             None => {
                 self.missing.insert(handle, name.to_owned());
-                self.publish(vec![bad(handle, Reason::VariableMissing)]);
+                self.link
+                    .publish(vec![bad(handle, Reason::VariableMissing)]);
             }
         }
     }
 
     fn write(&mut self, handle: u32, value: &Value) -> ProviderReply {
-        let (now, wall) = self.shared.clock.moment();
+        let (now, wall) = self.link.moment();
         let Some(data_type) = self.types.get(&handle) else {
             return self.no_item(handle);
         };
@@ -241,7 +161,7 @@ impl Runner {
     }
 
     fn read(&mut self, handle: u32) -> ProviderReply {
-        let (now, wall) = self.shared.clock.moment();
+        let (now, wall) = self.link.moment();
         let Some(data_type) = self.types.get(&handle) else {
             return self.no_item(handle);
         };
@@ -261,16 +181,11 @@ impl Runner {
         })
     }
 
-    fn answer(&self, ticket: u64, reply: ProviderReply) {
-        let link = &self.shared.link;
-        link.with(|core, _, _| core.answer_provider(ticket, reply));
-    }
-
     fn run_due_tasks(&mut self) {
-        let (now, wall) = self.shared.clock.moment();
+        let (now, wall) = self.link.moment();
         match self.device.open_if_due(now, wall) {
             None => {}
-            Some(Ok(())) => self.state.change(|status| status.device_error = None),
+            Some(Ok(())) => self.link.state.change(|status| status.device_error = None),
             Some(Err(error)) => self.report_failure(error.to_string(), error.reason()),
         }
         if self.device.is_open() {
@@ -289,11 +204,13 @@ impl Runner {
 
     /// Reports a failure of the device. Its variables are bad until the device works again.
     fn report_failure(&mut self, sentence: String, reason: Reason) {
-        self.state
+        self.link
+            .state
             .change(|status| status.device_error = Some(sentence));
         self.items_to_request = self.device.bound().map(|(_, item)| item).collect();
         let handles = self.types.keys();
-        self.publish(handles.map(|handle| bad(*handle, reason)).collect());
+        self.link
+            .publish(handles.map(|handle| bad(*handle, reason)).collect());
     }
 
     /// Sends the scanned values to all variables of their items, except `except`, which already has
@@ -304,28 +221,8 @@ impl Runner {
             let Some(data_type) = types.get(&handle) else {
                 return;
             };
-            let value = published.value.as_ref();
-            publications.push(match value.map(|value| converted(value, data_type)) {
-                Some(None) => bad(handle, Reason::OutOfRange),
-                value => Publication {
-                    handle,
-                    value: value.flatten(),
-                    quality: published.quality,
-                    source_timestamp: published.source_timestamp,
-                },
-            });
+            publications.push(publication(handle, published, data_type));
         });
-        self.publish(publications);
-    }
-
-    fn publish(&self, publications: Vec<Publication>) {
-        if publications.is_empty() {
-            return;
-        }
-        self.shared.link.with(|core, _, _| {
-            for publication in publications {
-                core.publish(publication);
-            }
-        });
+        self.link.publish(publications);
     }
 }

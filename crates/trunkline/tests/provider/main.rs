@@ -5,6 +5,7 @@
 
 #[path = "../device/mod.rs"]
 mod device;
+mod queued;
 mod rig;
 
 use std::time::Duration;
