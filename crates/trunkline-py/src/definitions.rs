@@ -128,7 +128,8 @@ fn toml(value: &Bound<'_, PyAny>, depth: usize) -> Result<String, String> {
     }
 }
 
-/// Returns a text as a basic string of TOML.
+/// Returns a text as a basic string of TOML. In configuration files, braces enclose placeholders unless
+/// they are doubled.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -138,6 +139,7 @@ fn quoted(text: &str) -> String {
                 quoted.push('\\');
                 quoted.push(character);
             }
+            '{' | '}' => quoted.extend([character, character]),
             control if control.is_control() => {
                 quoted.push_str(&format!("\\U{:08X}", u32::from(control)));
             }

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import argparse
 import enum
+import importlib
 import inspect
 import logging
 import os
@@ -75,7 +76,7 @@ def type_text(of: Any) -> str:
         if issubclass(of, enum.Enum):
             return f"enum({', '.join(str(member.value) for member in of)})"
         if issubclass(of, np.generic):
-            kind = np.dtype(of)
+            kind: np.dtype[Any] = np.dtype(cast(Any, of))
             letter = {"i": "i", "u": "u", "f": "f"}.get(kind.kind)
             if kind.kind == "b":
                 return "bool"
@@ -317,23 +318,22 @@ class Config(Mapping[str, Any]):
         Further settings: `visa_library`, such as "@py" or "psu.yaml@sim"; `timeout` in seconds, 2 by default;
         `read_termination` and `write_termination`.
         """
+        address = self["visa"]
         try:
-            import pyvisa
+            pyvisa: Any = importlib.import_module("pyvisa")
         except ImportError:
             raise Error(
                 "PyVISA is not installed",
                 hint="pip install 'trunkline[visa]'",
                 code="not-installed",
             ) from None
-        address = self["visa"]
         instrument = pyvisa.ResourceManager(self.get("visa_library", "@py")).open_resource(address)
-        settings = cast(Any, instrument)
-        settings.timeout = 1000 * float(self.get("timeout", 2.0))
+        instrument.timeout = 1000 * float(self.get("timeout", 2.0))
         for key in ("read_termination", "write_termination"):
             termination = self.get(key)
             if termination is not None:
-                setattr(settings, key, termination)
-        return settings
+                setattr(instrument, key, termination)
+        return instrument
 
 
 class IoServer:
@@ -361,7 +361,7 @@ class IoServer:
                 if isinstance(member, Field):
                     found = cast("Field[Any]", member)
                     fields[found.path or name] = found
-                one = getattr(member, "__trunkline_poll__", None)
+                one = getattr(cast(Any, member), "__trunkline_poll__", None)
                 if isinstance(one, Poll):
                     polls[name] = one
         cls.class_fields = fields
@@ -374,7 +374,10 @@ class IoServer:
         return {}
 
     def open(self, config: Config) -> None:
-        """Connects to the device. Called at the start, and again after a failure."""
+        """Connects to the device. Called at the start, and again after a failure.
+
+        Reads all settings that the I/O server has: others are refused afterwards.
+        """
 
     def close(self) -> None:
         """Disconnects from the device. Called after a failure, and at the end."""
@@ -701,18 +704,21 @@ class Running:
         except Rejected as error:
             self.provider.refuse(order, str(error))
             return
-        except BaseException as error:
-            sentence = f"its program failed: {type(error).__name__}: {error}"
+        except Exception as error:
+            # Before the answer, so that the device counts as failed when the client knows.
+            self._note_failure(error)
             try:
+                sentence = f"its program failed: {self._cause}"
                 if order.is_write:
                     self.provider.unknown(order, sentence)
                 else:
                     self.provider.refuse(order, sentence)
             finally:
-                if not isinstance(error, Exception):
-                    raise
                 self._fail_device(error)
             return
+        except BaseException:
+            self.provider.unknown(order, "its program was stopped")
+            raise
         try:
             self.provider.accept(order, result)
         except (TypeError, ValueError, OverflowError) as error:
@@ -721,14 +727,17 @@ class Running:
 
     # --- failures of the device ---------------------------------------------
 
-    def _fail_device(self, error: Exception) -> None:
-        """Makes the fields of the device bad, and closes it. It is opened again after a delay."""
+    def _note_failure(self, error: Exception) -> None:
         cause = f"{type(error).__name__}: {error}"
         if cause != self._cause:
             self.server.log.error("the device failed: %s", cause, exc_info=error)
         with self._changed:
             self._is_open, self._cause = False, cause
             self._changed.notify_all()
+
+    def _fail_device(self, error: Exception) -> None:
+        """Makes the fields of the device bad, and closes it. It is opened again after a delay."""
+        self._note_failure(error)
         for _, lock in self._own:
             lock.acquire()
         try:
@@ -795,7 +804,7 @@ def _program() -> str:
 
 def _url_of(engine: str | Engine | None) -> str:
     if isinstance(engine, Engine):
-        addresses = engine.addresses()
+        addresses = engine.addresses
         if not addresses:
             raise Error(
                 "the engine cannot be reached by an I/O server",
@@ -826,7 +835,9 @@ def _main(cls: type[IoServer], arguments: list[str]) -> int:
             not parsed.no_publish and not parsed.dry_run,
             parsed.order_timeout,
         )
-        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+        # Also where a shell has started the program in the background, with this signal ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             if parsed.dry_run:
                 return _try_once(running)
@@ -893,7 +904,7 @@ def _config(file: Path | None, settings: list[tuple[str, Any]]) -> Config:
     read: dict[str, Any] = {}
     if file is not None:
         try:
-            import tomllib
+            tomllib: Any = importlib.import_module("tomllib")
         except ImportError:
             raise Error(
                 "--config needs Python 3.11", hint="give the settings as KEY=VALUE", code="not-installed"
