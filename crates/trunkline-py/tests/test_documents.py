@@ -12,7 +12,8 @@ import pytest
 
 Serve = Callable[..., tuple[subprocess.Popen[str], str]]
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "use-from-python.md"
+PAGES = Path(__file__).parents[3] / "docs" / "how-to"
+PAGE = PAGES / "use-from-python.md"
 
 BOILER = """
 [engine]
@@ -68,3 +69,12 @@ def test_the_how_to_runs(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         names["stop"].set()
         names["writer"].join()
+
+
+def test_the_how_to_about_io_servers_runs() -> None:
+    page = PAGES / "io-servers-in-python.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), names)

@@ -149,7 +149,7 @@ def test_an_exception_of_a_write_leaves_the_outcome_unknown(psu: Psu, listening:
         listening.put("psu/volts", 13.0)
     psu.wait_ready(TIMEOUT)
     assert psu.opened == opened + 1, "the device was opened again"
-    with pytest.raises(tl.OutcomeUnknown, match="set_volts returned a value"):
+    with pytest.raises(tl.OutcomeUnknown, match="returned a value that the variable cannot have"):
         listening.put("psu/volts", 14.0)
 
 

@@ -119,6 +119,7 @@ pages! {
     history_python_sql: "docs/how-to/history-python-sql.md",
     history: "docs/how-to/history.md",
     install: "docs/how-to/install.md",
+    io_servers_in_python: "docs/how-to/io-servers-in-python.md",
     measure: "docs/how-to/measure.md",
     put_an_engine_on_the_network: "docs/how-to/put-an-engine-on-the-network.md",
     read_and_write_from_rust: "docs/how-to/read-and-write-from-rust.md",

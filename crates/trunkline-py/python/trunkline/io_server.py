@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import argparse
 import enum
+import functools
 import importlib
 import inspect
 import logging
@@ -97,8 +98,8 @@ class Field(Generic[T]):
         self.writable = writable
         self.path = path
         self.options = options
-        self.writer: str | None = None
-        self.reader: str | None = None
+        self.writer: Callable[..., Any] | None = None
+        self.reader: Callable[..., Any] | None = None
 
     def __set_name__(self, owner: type, name: str) -> None:
         if self.path is None:
@@ -120,7 +121,7 @@ class Field(Generic[T]):
         """
         if not self.writable:
             raise TypeError(f"the field {self.path} is not writable; add writable=True")
-        self.writer = _name_of(function)
+        self.writer = _plain_function(function)
         return function
 
     def on_read(self, function: Function) -> Function:
@@ -128,7 +129,7 @@ class Field(Generic[T]):
 
         It returns the value. Without such a method, the client gets the last published value.
         """
-        self.reader = _name_of(function)
+        self.reader = _plain_function(function)
         return function
 
     @property
@@ -199,18 +200,29 @@ def poll(period: float, *, own_thread: bool = False) -> Callable[[Function], Fun
 
     def decorate(function: Function) -> Function:
         polled = cast(Any, function)
-        polled.__trunkline_poll__ = Poll(_name_of(function), period, own_thread)
+        polled.__trunkline_poll__ = Poll(_plain_function(function).__name__, period, own_thread)
         return function
 
     return decorate
 
 
-def _name_of(function: Callable[..., Any]) -> str:
+def _plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(function):
         raise TypeError(
-            f"{function.__name__} is a coroutine; functions of an I/O server are plain functions, which may block"
+            f"{function!r} is a coroutine; functions of an I/O server are plain functions, which may block"
         )
-    return function.__name__
+    return function
+
+
+def _method(server: IoServer, function: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """Returns the method of `server` for a decorated function, which a subclass may have replaced."""
+    if function is None:
+        return None
+    for base in type(server).__mro__:
+        name = getattr(function, "__name__", "")
+        if vars(base).get(name) is function:
+            return getattr(server, name)
+    return functools.partial(function, server)
 
 
 class ServedField(Generic[T]):
@@ -251,7 +263,7 @@ class ServedField(Generic[T]):
         Args:
             value: The value, in the raw unit if the variable has a `scale`.
             ts_ns: Time of the measurement in nanoseconds since 1970 UTC, if the device has a clock.
-            reason: Why the value must not be used as it is, such as "sensor-failure" or "uncalibrated"; the quality
+            reason: Why the value must not be used as it is, such as "sensor-failure" or "estimated"; the quality
                 becomes bad or uncertain.
         """
         self._server.provider.publish(self._number, plain(value), reason, ts_ns)
@@ -512,6 +524,8 @@ class Running:
             order_timeout,
             any(one.reader for one in self.fields.values()),
         )
+        self._writers = {path: _method(server, one.writer) for path, one in self.fields.items()}
+        self._readers = {path: _method(server, one.reader) for path, one in self.fields.items()}
         self._served = {
             path: ServedField(server, number, self.fields[path])
             for path, number in self._numbers.items()
@@ -519,7 +533,7 @@ class Running:
         self._engine: Engine | None = None
         self._engine_lock = threading.Lock()
         self._is_open = False
-        self._cause: str | None = "it was not opened yet"
+        self._cause: str | None = None
         self._retry_at = time.monotonic()
         self._retry_delay = RETRY_FIRST
         self._is_stopping = threading.Event()
@@ -569,7 +583,7 @@ class Running:
                 return
             left = deadline - time.monotonic()
             if left <= 0:
-                cause = self._cause or status["engine_error"] or "the engine does not use its variables yet"
+                cause = self._cause or status["engine_error"] or "the device is not open, or the engine does not use its variables yet"
                 raise TimedOut(f"the I/O server is not ready after {timeout} s: {cause}", code="timed-out")
             with self._changed:
                 # The state of the connection changes without this condition.
@@ -684,23 +698,23 @@ class Running:
     def _carry_out(self, order: Order) -> None:
         path = list(self.fields)[order.item]
         one = self.fields[path]
-        method = one.writer if order.is_write else one.reader
+        method = self._writers[path] if order.is_write else self._readers[path]
         try:
             if order.is_write and not one.writable:
                 self.provider.refuse(order, f"{path} is an input; it cannot be written")
             elif method is None:
                 self.provider.accept(order, None)
             elif not self._is_open:
-                self.provider.refuse(order, f"its device is not open: {self._cause}")
+                self.provider.refuse(order, f"its device is not open: {self._cause or 'it is being opened'}")
             else:
                 self._call(order, one, method)
         except TimedOut:
             self.server.log.warning("the answer for %s came too late for its client", path)
 
-    def _call(self, order: Order, one: Field[Any], method: str) -> None:
+    def _call(self, order: Order, one: Field[Any], method: Callable[..., Any]) -> None:
         arguments = [one.received(order.value)] if order.is_write else []
         try:
-            result = plain(getattr(self.server, method)(*arguments))
+            result = plain(method(*arguments))
         except Rejected as error:
             self.provider.refuse(order, str(error))
             return
@@ -722,8 +736,9 @@ class Running:
         try:
             self.provider.accept(order, result)
         except (TypeError, ValueError, OverflowError) as error:
-            self.server.log.error("%s returned a value that its field cannot have: %s", method, error)
-            self.provider.unknown(order, f"{method} returned a value that the variable cannot have: {error}")
+            sentence = f"its program returned a value that the variable cannot have: {error}"
+            self.server.log.error("%s: %s", one.path, sentence)
+            self.provider.unknown(order, sentence)
 
     # --- failures of the device ---------------------------------------------
 

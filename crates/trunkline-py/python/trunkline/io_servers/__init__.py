@@ -1,0 +1,1 @@
+"""I/O servers that need no programming, only a configuration: `scpi` and `epics`."""
