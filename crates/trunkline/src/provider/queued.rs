@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use trunkline_client::{ProviderEvent, ProviderReply, Publication};
 use trunkline_io::{ItemId, Published};
@@ -218,7 +218,8 @@ impl QueuedProvider {
         &self,
         timeout: Option<Duration>,
     ) -> Result<Option<Order>, QueuedProviderError> {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let clock = &self.exchange.shared.clock;
+        let deadline = timeout.map(|timeout| clock.now().saturating_add(timeout));
         let mut exchanged = self.exchange.lock();
         loop {
             if exchanged.is_closed {
@@ -233,7 +234,7 @@ impl QueuedProvider {
                     .wait(exchanged)
                     .unwrap_or_else(PoisonError::into_inner),
                 Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
+                    let left = deadline.since(clock.now());
                     if left.is_zero() {
                         return Ok(None);
                     }
