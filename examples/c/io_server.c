@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
     double values[2] = {20.0, 50.0};
     tl_provider provider = 0;
     int ok = check(tl_provider_start(url, TL_NUL_TERMINATED, "tank", TL_NUL_TERMINATED,
-                                     "level\nsetpoint", TL_NUL_TERMINATED, 10, 2000, 0, &provider),
+                                     "level\nsetpoint", TL_NUL_TERMINATED, 2000, 0, &provider),
                    url);
 
     while (ok && orders_left != 0) {

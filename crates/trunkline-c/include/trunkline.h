@@ -1594,9 +1594,6 @@ tl_status tl_history_close(tl_history history);
 //
 // `items`, `items_length`: names of the items, one per line. Their lines, from 0, are their numbers.
 //
-// `period_ms`: interval in milliseconds at which published values are delivered, from 1. Orders do not
-// wait for it.
-//
 // `order_timeout_ms`: longest wait of the engine for the program's answer to an order, from 1.
 //
 // `flags`: 0 or `TL_PROVIDER_TAKES_REQUESTS`.
@@ -1610,13 +1607,11 @@ tl_status tl_provider_start(const char *url,
                             size_t name_length,
                             const char *items,
                             size_t items_length,
-                            uint32_t period_ms,
                             uint32_t order_timeout_ms,
                             uint32_t flags,
                             tl_provider *provider);
 
-// Stops an I/O server; its variables become bad. Waits for its thread. A thread that waits in
-// `tl_provider_next` returns `TL_ERROR_CLOSED`.
+// Stops an I/O server; its variables become bad. A thread that waits in `tl_provider_next` returns `TL_ERROR_CLOSED`.
 tl_status tl_provider_close(tl_provider provider);
 
 // Stores the state of an I/O server, and copies the current failure of the engine or the connection to

@@ -8,8 +8,8 @@ use libc::size_t;
 use trunkline::proto::{Disconnect, Fault};
 use trunkline::types::FaultCode;
 use trunkline::{
-    CallError, ConnectError, LibraryError, OnChangeError, RequestError, StartError, SubscribeError,
-    WriteError,
+    CallError, ConnectError, LibraryError, OnChangeError, QueuedProviderError, RequestError,
+    StartError, SubscribeError, WriteError,
 };
 
 use crate::arguments::put_text;
@@ -184,6 +184,17 @@ impl From<StartError> for Failure {
                 TL_ERROR_SYNTAX
             }
             _ => TL_ERROR_SYSTEM,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<QueuedProviderError> for Failure {
+    fn from(error: QueuedProviderError) -> Self {
+        let status = match &error {
+            QueuedProviderError::Closed => TL_ERROR_CLOSED,
+            QueuedProviderError::LateAnswer(_) => TL_ERROR_TIMEOUT,
+            QueuedProviderError::UnknownItem { .. } => TL_ERROR_ARGUMENT,
         };
         Self::new(status, error.to_string())
     }

@@ -4,23 +4,21 @@
 //! program is called:
 //!
 //! ```text
-//!  program --publish--> values of the items --scan of the thread "trunkline-io"--> engine
-//!          <--next----- orders <----------------- send, request ----------------- engine
-//!          --accept, refuse--> answer ----------------------------------------> engine
+//!  program --publish--> values of the items --------> engine
+//!          <--next----- orders <--------------------- engine
+//!          --accept, refuse--> answers -------------> engine
 //! ```
 
-use std::collections::VecDeque;
 use std::ffi::c_char;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use libc::size_t;
-use trunkline::io::{Health, IoError, IoServer, ItemId, Scan, SendRefusal};
-use trunkline::types::{LibraryDefinition, Quality, Reason, Tick, Timestamp, Value};
-use trunkline::{ConnectOptions, Provider, ProviderOptions};
+use trunkline::io::{ItemId, Published};
+use trunkline::types::{Quality, Timestamp, Value};
+use trunkline::{ConnectOptions, OrderAnswer, QueuedProvider, QueuedProviderOptions};
 
 use crate::arguments::{Timeout, elements, names, put, put_text, text};
-use crate::errors::{Failure, TL_ERROR_CLOSED, TL_ERROR_TIMEOUT, tl_status};
+use crate::errors::{Failure, tl_status};
 use crate::values::{self, tl_type, type_of_value};
 use crate::{entry, handles};
 
@@ -69,272 +67,7 @@ pub struct tl_provider_status {
     pub reserved: u32,
 }
 
-/// A value of an item, as the program has published it.
-#[derive(Clone)]
-struct Published {
-    value: Option<Value>,
-    quality: Quality,
-    source_timestamp: Option<Timestamp>,
-}
-
-struct Order {
-    number: u64,
-    item: u32,
-    /// `None` for a request.
-    value: Option<Value>,
-}
-
-/// What the program has answered to the order in progress.
-enum Answer {
-    Accepted(Option<Published>),
-    Refused(String),
-}
-
-#[derive(Default)]
-struct Exchanged {
-    last: Vec<Option<Published>>,
-    /// Items that were published and not scanned.
-    published: VecDeque<(u32, Published)>,
-    is_opened: bool,
-    orders: VecDeque<Order>,
-    /// Number of the order whose answer the engine waits for, and its item.
-    waiting: Option<(u64, u32)>,
-    answer: Option<Answer>,
-    orders_issued: u64,
-    is_closing: bool,
-}
-
-impl Exchanged {
-    /// Returns the newest value of each item.
-    fn newest(&self) -> VecDeque<(u32, Published)> {
-        let last = (0..).zip(&self.last);
-        last.filter_map(|(item, last)| Some((item, last.clone()?)))
-            .collect()
-    }
-}
-
-/// The data that the program and the thread of the I/O server exchange.
-struct Exchange {
-    exchanged: Mutex<Exchanged>,
-    changed: Condvar,
-}
-
-impl Exchange {
-    fn lock(&self) -> MutexGuard<'_, Exchanged> {
-        self.exchanged
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-pub(crate) struct ProviderObject {
-    exchange: Arc<Exchange>,
-    items: usize,
-    provider: Mutex<Option<Provider>>,
-}
-
-impl ProviderObject {
-    fn check_item(&self, item: u32) -> Result<(), Failure> {
-        match (item as usize) < self.items {
-            true => Ok(()),
-            false => Err(Failure::argument(format!(
-                "there is no item {item}; this I/O server has {}, numbered from 0",
-                self.items
-            ))),
-        }
-    }
-
-    fn publish(&self, list: impl IntoIterator<Item = (u32, Published)>) -> Result<(), Failure> {
-        let mut exchanged = self.exchange.lock();
-        if exchanged.is_closing {
-            return Err(closed());
-        }
-        for (item, value) in list {
-            if let Some(last) = exchanged.last.get_mut(item as usize) {
-                *last = Some(value.clone());
-            }
-            // Before the engine is connected, only the newest value of an item counts.
-            if exchanged.is_opened {
-                exchanged.published.push_back((item, value));
-                if exchanged.published.len() > PUBLISHED_MAX {
-                    exchanged.published = exchanged.newest();
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn answer(&self, number: u64, answer: impl FnOnce(u32) -> Answer) -> Result<(), Failure> {
-        let mut exchanged = self.exchange.lock();
-        match exchanged.waiting {
-            Some((waiting, item)) if waiting == number && exchanged.answer.is_none() => {
-                let answer = answer(item);
-                if let Answer::Accepted(Some(value)) = &answer
-                    && let Some(last) = exchanged.last.get_mut(item as usize)
-                {
-                    *last = Some(value.clone());
-                }
-                exchanged.answer = Some(answer);
-                self.exchange.changed.notify_all();
-                Ok(())
-            }
-            _ => Err(Failure::new(
-                TL_ERROR_TIMEOUT,
-                format!(
-                    "nobody waits for the answer to order {number} any more: it was answered already, or \
-                     too late; if the device has the value, publish it"
-                ),
-            )),
-        }
-    }
-}
-
-/// Maximum number of values that wait for a scan. Above it, only the newest value of each item is kept.
-const PUBLISHED_MAX: usize = 1 << 16;
-
-fn closed() -> Failure {
-    Failure::new(TL_ERROR_CLOSED, "the I/O server was closed")
-}
-
-/// The I/O server as the engine sees it.
-struct Server {
-    exchange: Arc<Exchange>,
-    items: Vec<String>,
-    period: Duration,
-    order_timeout: Duration,
-    takes_requests: bool,
-    health: Health,
-}
-
-impl Server {
-    fn device_failed(&self, item: ItemId, cause: &str) -> SendRefusal {
-        SendRefusal::DeviceFailed {
-            item: self.items.get(item.0 as usize).cloned().unwrap_or_default(),
-            cause: cause.to_owned(),
-        }
-    }
-
-    /// Passes an order to the program, and waits for its answer.
-    fn order(&self, item: ItemId, value: Option<Value>) -> Result<Option<Published>, SendRefusal> {
-        let mut exchanged = self.exchange.lock();
-        exchanged.orders_issued += 1;
-        let number = exchanged.orders_issued;
-        exchanged.answer = None;
-        exchanged.waiting = Some((number, item.0));
-        exchanged.orders.push_back(Order {
-            number,
-            item: item.0,
-            value,
-        });
-        self.exchange.changed.notify_all();
-        let is_waiting =
-            |exchanged: &mut Exchanged| exchanged.answer.is_none() && !exchanged.is_closing;
-        let waited =
-            self.exchange
-                .changed
-                .wait_timeout_while(exchanged, self.order_timeout, is_waiting);
-        let (mut exchanged, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        exchanged.waiting = None;
-        let answer = exchanged.answer.take();
-        let was_taken = !exchanged.orders.iter().any(|order| order.number == number);
-        exchanged.orders.retain(|order| order.number != number);
-        match answer {
-            Some(Answer::Accepted(value)) => Ok(value),
-            Some(Answer::Refused(reason)) => Err(self.device_failed(item, &reason)),
-            None if was_taken => Err(self.device_failed(
-                item,
-                "its program took the order and did not answer in time; the device may have the value",
-            )),
-            None => Err(self.device_failed(item, "its program does not take orders")),
-        }
-    }
-}
-
-impl IoServer for Server {
-    fn libraries(&self, _name: &str) -> Vec<LibraryDefinition> {
-        Vec::new()
-    }
-
-    fn item(&self, item: &str) -> Option<ItemId> {
-        let index = self.items.iter().position(|known| known == item)?;
-        Some(ItemId(index as u32))
-    }
-
-    fn open(&mut self, _now: Tick, _wall: Timestamp) -> Result<(), IoError> {
-        let mut exchanged = self.exchange.lock();
-        exchanged.is_opened = true;
-        exchanged.published = exchanged.newest();
-        drop(exchanged);
-        self.health.record_open();
-        Ok(())
-    }
-
-    fn scan(&mut self, _now: Tick, _wall: Timestamp, scan: &mut Scan) -> Result<(), IoError> {
-        let published = std::mem::take(&mut self.exchange.lock().published);
-        for (item, value) in published {
-            publish(scan, ItemId(item), value);
-        }
-        self.health.record_scan(None);
-        Ok(())
-    }
-
-    fn request(
-        &mut self,
-        item: ItemId,
-        _now: Tick,
-        _wall: Timestamp,
-        scan: &mut Scan,
-    ) -> Result<(), IoError> {
-        let fresh = match self.takes_requests {
-            true => self.order(item, None).ok().flatten(),
-            false => None,
-        };
-        let last = || {
-            self.exchange
-                .lock()
-                .last
-                .get(item.0 as usize)
-                .cloned()
-                .flatten()
-        };
-        match fresh.or_else(last) {
-            Some(value) => publish(scan, item, value),
-            None => scan.fail(item, Reason::NoValue),
-        }
-        Ok(())
-    }
-
-    fn send(
-        &mut self,
-        item: ItemId,
-        value: &Value,
-        _now: Tick,
-        _wall: Timestamp,
-    ) -> Result<Value, SendRefusal> {
-        let answer = self.order(item, Some(value.clone()));
-        self.health.record_send(&answer);
-        let read_back = answer?.and_then(|published| published.value);
-        Ok(read_back.unwrap_or_else(|| value.clone()))
-    }
-
-    fn health(&self) -> Health {
-        self.health.clone()
-    }
-
-    fn period(&self) -> Duration {
-        self.period
-    }
-}
-
-fn publish(scan: &mut Scan, item: ItemId, published: Published) {
-    match published.value {
-        Some(value) => match published.source_timestamp {
-            Some(time) => scan.publish_at(item, value, published.quality, time),
-            None => scan.publish(item, value, published.quality),
-        },
-        None => scan.fail(item, published.quality.reason()),
-    }
-}
+pub(crate) struct ProviderObject(QueuedProvider);
 
 /// Passes requests for fresh values to the program as orders. Without it, they are answered with the
 /// last published value.
@@ -349,9 +82,6 @@ pub const TL_PROVIDER_TAKES_REQUESTS: u32 = 1;
 /// `name`, `name_length`: the name in `source`.
 ///
 /// `items`, `items_length`: names of the items, one per line. Their lines, from 0, are their numbers.
-///
-/// `period_ms`: interval in milliseconds at which published values are delivered, from 1. Orders do not
-/// wait for it.
 ///
 /// `order_timeout_ms`: longest wait of the engine for the program's answer to an order, from 1.
 ///
@@ -368,7 +98,6 @@ pub unsafe extern "C" fn tl_provider_start(
     name_length: size_t,
     items: *const c_char,
     items_length: size_t,
-    period_ms: u32,
     order_timeout_ms: u32,
     flags: u32,
     provider: *mut tl_provider,
@@ -382,10 +111,9 @@ pub unsafe extern "C" fn tl_provider_start(
                 text("items", items, items_length)?,
             )
         };
-        if period_ms == 0 || order_timeout_ms == 0 || flags & !TL_PROVIDER_TAKES_REQUESTS != 0 {
+        if order_timeout_ms == 0 || flags & !TL_PROVIDER_TAKES_REQUESTS != 0 {
             return Err(Failure::argument(
-                "period_ms and order_timeout_ms are at least 1, and flags are 0 or \
-                 TL_PROVIDER_TAKES_REQUESTS",
+                "order_timeout_ms is at least 1, and flags are 0 or TL_PROVIDER_TAKES_REQUESTS",
             ));
         }
         let items: Vec<String> = names(items)?.into_iter().map(str::to_owned).collect();
@@ -394,47 +122,25 @@ pub unsafe extern "C" fn tl_provider_start(
             url => url,
         };
         let engine = ConnectOptions::new(url)?;
-        let exchange = Arc::new(Exchange {
-            exchanged: Mutex::new(Exchanged {
-                last: vec![None; items.len()],
-                ..Exchanged::default()
-            }),
-            changed: Condvar::new(),
-        });
-        let count = items.len();
-        let server = Server {
-            exchange: Arc::clone(&exchange),
+        let options = QueuedProviderOptions {
+            name: name.to_owned(),
             items,
-            period: Duration::from_millis(u64::from(period_ms)),
+            libraries: Vec::new(),
             order_timeout: Duration::from_millis(u64::from(order_timeout_ms)),
             takes_requests: flags & TL_PROVIDER_TAKES_REQUESTS != 0,
-            health: Health::default(),
         };
-        let started = Provider::start(&engine, &ProviderOptions::named(name), Box::new(server))?;
-        let object = ProviderObject {
-            exchange,
-            items: count,
-            provider: Mutex::new(Some(started)),
-        };
+        let object = ProviderObject(QueuedProvider::start(&engine, options)?);
         // SAFETY: the caller passes a place for a handle or NULL.
         unsafe { put("provider", provider, handles::add(object)?) }
     })
 }
 
-/// Stops an I/O server; its variables become bad. Waits for its thread. A thread that waits in
-/// `tl_provider_next` returns `TL_ERROR_CLOSED`.
+/// Stops an I/O server; its variables become bad. A thread that waits in `tl_provider_next` returns `TL_ERROR_CLOSED`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tl_provider_close(provider: tl_provider) -> tl_status {
     entry(|| {
-        let object = handles::remove::<ProviderObject>(provider)?;
-        object.exchange.lock().is_closing = true;
-        object.exchange.changed.notify_all();
-        let running = object
-            .provider
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        drop(running);
+        // Other threads may still use it. The last one drops it.
+        handles::remove::<ProviderObject>(provider)?.0.stop();
         Ok(())
     })
 }
@@ -452,13 +158,7 @@ pub unsafe extern "C" fn tl_provider_state(
     length: *mut size_t,
 ) -> tl_status {
     entry(|| {
-        let object = handles::find::<ProviderObject>(provider)?;
-        let running = object
-            .provider
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let now = running.as_ref().map(Provider::status).ok_or_else(closed)?;
-        drop(running);
+        let now = handles::find::<ProviderObject>(provider)?.0.status();
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let out = tl_provider_status {
             is_provided: i32::from(now.is_provided),
@@ -486,8 +186,9 @@ pub unsafe extern "C" fn tl_provider_state(
 /// As the time of a published value: the engine sets the time.
 pub const TL_TIME_NOW: i64 = i64::MIN;
 
-fn published(value: Value, quality: u32, source_timestamp_ns: i64) -> Published {
+fn published(item: u32, value: Value, quality: u32, source_timestamp_ns: i64) -> Published {
     Published {
+        item: ItemId(item),
         value: Some(value),
         quality: Quality::from_bits(quality),
         source_timestamp: (source_timestamp_ns != TL_TIME_NOW)
@@ -520,12 +221,11 @@ pub unsafe extern "C" fn tl_provider_publish_f64(
                 elements("values", values, count)?,
             )
         };
-        items.iter().try_for_each(|item| object.check_item(*item))?;
-        object.publish(
-            items.iter().zip(values).map(|(item, value)| {
-                (*item, published(Value::F64(*value), 0, source_timestamp_ns))
-            }),
-        )
+        let values = items.iter().zip(values);
+        let values: Vec<Published> = values
+            .map(|(item, value)| published(*item, Value::F64(*value), 0, source_timestamp_ns))
+            .collect();
+        Ok(object.0.publish(&values)?)
     })
 }
 
@@ -557,10 +257,10 @@ pub unsafe extern "C" fn tl_provider_publish_text(
                 text("value", value, value_length)?,
             )
         };
-        object.check_item(item)?;
         let data_type = trunkline::types::text::parse_type(data_type).map_err(Failure::syntax)?;
         let value = values::of_text(value, &data_type)?;
-        object.publish([(item, published(value, quality, source_timestamp_ns))])
+        let value = published(item, value, quality, source_timestamp_ns);
+        Ok(object.0.publish(&[value])?)
     })
 }
 
@@ -571,13 +271,13 @@ pub unsafe extern "C" fn tl_provider_publish_text(
 pub extern "C" fn tl_provider_fail(provider: tl_provider, item: u32, quality: u32) -> tl_status {
     entry(|| {
         let object = handles::find::<ProviderObject>(provider)?;
-        object.check_item(item)?;
         let value = Published {
+            item: ItemId(item),
             value: None,
             quality: Quality::from_bits(quality),
             source_timestamp: None,
         };
-        object.publish([(item, value)])
+        Ok(object.0.publish(&[value])?)
     })
 }
 
@@ -602,25 +302,7 @@ pub unsafe extern "C" fn tl_provider_next(
     entry(|| {
         let object = handles::find::<ProviderObject>(provider)?;
         let limit = Timeout::of(timeout_ms)?.0;
-        let is_idle =
-            |exchanged: &mut Exchanged| exchanged.orders.is_empty() && !exchanged.is_closing;
-        let exchanged = object.exchange.lock();
-        let changed = &object.exchange.changed;
-        let mut exchanged = match limit {
-            Some(limit) => changed
-                .wait_timeout_while(exchanged, limit, is_idle)
-                .map_or_else(
-                    |poisoned| poisoned.into_inner().0,
-                    |(exchanged, _)| exchanged,
-                ),
-            None => changed
-                .wait_while(exchanged, is_idle)
-                .unwrap_or_else(PoisonError::into_inner),
-        };
-        if exchanged.is_closing {
-            return Err(closed());
-        }
-        let Some(next) = exchanged.orders.front() else {
+        let Some(next) = object.0.peek_order(limit)? else {
             return Err(Failure::timeout(format!(
                 "no order arrived within {timeout_ms} ms"
             )));
@@ -639,7 +321,7 @@ pub unsafe extern "C" fn tl_provider_next(
             } else {
                 TL_ORDER_REQUEST
             },
-            item: next.item,
+            item: next.item.0,
             data_type: value.map_or(values::TL_TYPE_UNKNOWN, type_of_value),
             reserved: 0,
         };
@@ -652,8 +334,10 @@ pub unsafe extern "C" fn tl_provider_next(
         }
         // SAFETY: the caller passes a place for an order or NULL.
         unsafe { put("order", order, out)? };
-        exchanged.orders.pop_front();
-        Ok(())
+        match object.0.take_order(next.number) {
+            true => Ok(()),
+            false => Err(Failure::timeout("another thread has taken the order")),
+        }
     })
 }
 
@@ -685,9 +369,15 @@ pub extern "C" fn tl_provider_accept(
                 Some(values::of_f64(value, &known)?)
             }
         };
-        object.answer(number, |_| {
-            Answer::Accepted(value.map(|value| published(value, 0, TL_TIME_NOW)))
-        })
+        let answer = match value {
+            Some(value) => OrderAnswer::Has {
+                value,
+                quality: Quality::GOOD,
+                source_timestamp: None,
+            },
+            None => OrderAnswer::Done,
+        };
+        Ok(object.0.answer(number, answer)?)
     })
 }
 
@@ -707,6 +397,6 @@ pub unsafe extern "C" fn tl_provider_refuse(
         let object = handles::find::<ProviderObject>(provider)?;
         // SAFETY: the caller passes a text, as documented.
         let reason = unsafe { text("reason", reason, reason_length)? }.to_owned();
-        object.answer(number, |_| Answer::Refused(reason))
+        Ok(object.0.answer(number, OrderAnswer::Refused(reason))?)
     })
 }

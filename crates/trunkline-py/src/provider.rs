@@ -176,7 +176,11 @@ impl Provider {
         value: Option<Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let answer = match value {
-            Some(value) => OrderAnswer::Has(self.published(order.item, &value)?),
+            Some(value) => OrderAnswer::Has {
+                value: values::from_python(&value, self.data_type(order.item)?)?,
+                quality: Quality::GOOD,
+                source_timestamp: None,
+            },
             None => OrderAnswer::Done,
         };
         self.answer(py, order, answer)

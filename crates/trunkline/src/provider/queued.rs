@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use trunkline_client::{ProviderEvent, ProviderReply, Publication};
 use trunkline_io::{ItemId, Published};
-use trunkline_types::{DataType, LibraryDefinition, Quality, Reason, Tick, Value};
+use trunkline_types::{DataType, LibraryDefinition, Quality, Reason, Tick, Timestamp, Value};
 
 use super::link::{self, Counts, ProviderLink, WakeReason};
 use super::raw::{applied, bad, publication};
@@ -58,9 +58,15 @@ pub struct Order {
 pub enum OrderAnswer {
     /// The order was carried out.
     Done,
-    /// The order was carried out, and the device has this value and quality now. The item must be that of the
-    /// order.
-    Has(Published),
+    /// The order was carried out, and the device has this value now.
+    Has {
+        /// The raw value.
+        value: Value,
+        /// Its quality.
+        quality: Quality,
+        /// Time of the measurement; `None` is the current time.
+        source_timestamp: Option<Timestamp>,
+    },
     /// The device keeps its value, for this reason, which says what to do.
     Refused(String),
     /// It is unknown whether the device has the value, for this reason.
@@ -210,13 +216,39 @@ impl QueuedProvider {
         self.exchange.lock().last.get(item.index())?.clone()
     }
 
-    /// Waits for the next order. With `None`, waits without limit; returns `None` at the timeout.
+    /// Waits for the next order, and takes it. With `None`, waits without limit; returns `None` at the
+    /// timeout.
     ///
     /// # Errors
     /// [`QueuedProviderError::Closed`].
     pub fn next_order(
         &self,
         timeout: Option<Duration>,
+    ) -> Result<Option<Order>, QueuedProviderError> {
+        self.wait_order(timeout, Exchanged::take_order)
+    }
+
+    /// As [`next_order`](Self::next_order), but leaves the order in the queue.
+    ///
+    /// # Errors
+    /// [`QueuedProviderError::Closed`].
+    pub fn peek_order(
+        &self,
+        timeout: Option<Duration>,
+    ) -> Result<Option<Order>, QueuedProviderError> {
+        self.wait_order(timeout, Exchanged::peek_order)
+    }
+
+    /// Takes an order from the queue that [`peek_order`](Self::peek_order) has returned. Returns false if
+    /// another thread has taken it, or if its time is over.
+    pub fn take_order(&self, number: u64) -> bool {
+        self.exchange.lock().take(number)
+    }
+
+    fn wait_order(
+        &self,
+        timeout: Option<Duration>,
+        first: impl Fn(&mut Exchanged) -> Option<Order>,
     ) -> Result<Option<Order>, QueuedProviderError> {
         let clock = &self.exchange.shared.clock;
         let deadline = timeout.map(|timeout| clock.now().saturating_add(timeout));
@@ -225,7 +257,7 @@ impl QueuedProvider {
             if exchanged.is_closed {
                 return Err(QueuedProviderError::Closed);
             }
-            if let Some(order) = exchanged.take_order() {
+            if let Some(order) = first(&mut exchanged) {
                 return Ok(Some(order));
             }
             let changed = &self.exchange.changed;
@@ -532,17 +564,30 @@ impl Exchanged {
     }
 
     fn take_order(&mut self) -> Option<Order> {
-        loop {
-            let number = self.waiting.pop_front()?;
-            if let Some(order) = self.unanswered.get_mut(&number) {
-                order.is_taken = true;
-                return Some(Order {
-                    number,
-                    item: ItemId(order.item as u32),
-                    value: order.value.clone(),
-                });
-            }
+        let order = self.peek_order()?;
+        self.take(order.number);
+        Some(order)
+    }
+
+    fn peek_order(&mut self) -> Option<Order> {
+        let number = *self.waiting.front()?;
+        let order = self.unanswered.get(&number)?;
+        Some(Order {
+            number,
+            item: ItemId(order.item as u32),
+            value: order.value.clone(),
+        })
+    }
+
+    fn take(&mut self, number: u64) -> bool {
+        let Some(place) = self.waiting.iter().position(|waiting| *waiting == number) else {
+            return false;
+        };
+        self.waiting.remove(place);
+        if let Some(order) = self.unanswered.get_mut(&number) {
+            order.is_taken = true;
         }
+        true
     }
 
     /// Returns the reply to an order. Other variables of its item get the value as well.
@@ -552,13 +597,23 @@ impl Exchanged {
         answer: OrderAnswer,
         publications: &mut Vec<Publication>,
     ) -> ProviderReply {
+        let item = ItemId(order.item as u32);
         let published = match answer {
             OrderAnswer::Refused(sentence) => return ProviderReply::Refused(sentence),
             OrderAnswer::Unknown(sentence) => return ProviderReply::Unknown(sentence),
-            OrderAnswer::Has(published) => published,
+            OrderAnswer::Has {
+                value,
+                quality,
+                source_timestamp,
+            } => Published {
+                item,
+                value: Some(value),
+                quality,
+                source_timestamp,
+            },
             OrderAnswer::Done => match &order.value {
                 Some(value) => Published {
-                    item: ItemId(order.item as u32),
+                    item,
                     value: Some(value.clone()),
                     quality: Quality::GOOD,
                     source_timestamp: None,

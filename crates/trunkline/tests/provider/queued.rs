@@ -128,7 +128,11 @@ fn orders_are_answered_in_any_order_while_values_are_published() {
     second.join().unwrap().unwrap();
     b.next_where(has(7.0));
     // The device has made 32 of 33; another variable of the item shows it too.
-    let read_back = OrderAnswer::Has(value(LEVEL, 32.0));
+    let read_back = OrderAnswer::Has {
+        value: Value::F64(32.0),
+        quality: Quality::GOOD,
+        source_timestamp: None,
+    };
     provider.answer(first_order.number, read_back).unwrap();
     first.join().unwrap().unwrap();
     c.next_where(has(32.0));
@@ -171,7 +175,10 @@ fn an_order_that_is_not_answered_in_time_ends() {
     assert_eq!(provider.next_order(Some(Duration::ZERO)), Ok(None));
     let writing = write(&engine, "a/x", 2.0);
     // It may be late for the program too.
-    if let Some(order) = provider.next_order(Some(TIMEOUT)).unwrap() {
+    if let Some(order) = provider.peek_order(Some(TIMEOUT)).unwrap()
+        && provider.take_order(order.number)
+    {
+        assert!(!provider.take_order(order.number), "it was taken");
         let taken = writing.join().unwrap();
         assert!(matches!(taken, Err(WriteError::Unknown(_))), "{taken:?}");
         let late = provider.answer(order.number, OrderAnswer::Done);
