@@ -13,7 +13,7 @@ from ._errors import TimedOut
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-CAPACITY = 4096
+CAPACITY = 131_072
 """Capacity of a buffer in elements, unless the program sets another one."""
 
 
