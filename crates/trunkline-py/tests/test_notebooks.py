@@ -47,6 +47,13 @@ name = "spectrum"
 type = "array(f64, *)"
 """
 
+EXECUTE = """
+import sys, nbclient, nbformat
+notebook = nbformat.read(sys.argv[1], 4)
+nbclient.NotebookClient(notebook, timeout=60).execute()
+nbformat.write(notebook, sys.argv[2])
+"""
+
 
 def shown(of: Any) -> str:
     """Returns what a notebook shows for an object."""
@@ -220,3 +227,21 @@ def test_the_module_of_a_live_view_runs(tmp_path: Path) -> None:
     ]
     assert view["status"] == "disconnected 3 more variables are not shown"
     assert (view["strokes"], view["listeners"]) == (2, 0)
+
+
+def test_the_tutorial_runs(demo: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = Path(__file__).parents[3] / "docs" / "tutorial" / "measure-in-a-notebook.ipynb"
+    monkeypatch.setenv("TRUNKLINE_URL", demo)
+    monkeypatch.setenv("PYTHONPATH", str(Path(tl.__file__).parents[1].resolve()))
+    # A process of its own, because the packages of notebooks warn.
+    command = [sys.executable, "-c", EXECUTE, str(path), str(tmp_path / "run.ipynb")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    notebook = json.loads((tmp_path / "run.ipynb").read_text())
+    outputs = [one for cell in notebook["cells"] for one in cell.get("outputs", ())]
+    kinds = [kind for one in outputs for kind in one.get("data", ())]
+    assert kinds.count("image/png") == 3
+    assert "application/vnd.jupyter.widget-view+json" in kinds
+    assert "text/html" in kinds
+    text = "".join("".join(one.get("text", ())) for one in outputs)
+    assert "updates, 0 lost" in text
