@@ -69,19 +69,6 @@ class Series:
         """The times as `datetime64[ns]`, UTC."""
         return self.columns["ts_ns"].astype("datetime64[ns]")
 
-    @property
-    def can_be_drawn(self) -> bool:
-        """True if each row is one number or text."""
-        values = self["value"]
-        return values.dtype != object or all(isinstance(value, str) for value in values.tolist())
-
-    def drawn_values(self) -> NDArray[Any]:
-        """Returns the values of rows, with NaN in the place of numbers that must not be used."""
-        values = self["value"]
-        if values.dtype == object:
-            return values
-        return np.where(self["quality_bits"] & 3 > 1, np.nan, values.astype(np.float64))
-
     def __repr__(self) -> str:
         kind = "rows" if "value" in self.columns else "buckets"
         return f"Series({self.name!r}, {len(self)} {kind})"
@@ -167,14 +154,14 @@ class History(Mapping[str, Series]):
             ValueError: A series has arrays, structs or waveforms; use its columns.
         """
         for one in self.series:
-            if "value" in one.columns and not one.can_be_drawn:
+            if "value" in one.columns and not is_drawable(one):
                 raise ValueError(f"{one.name} is {one.data_type}, which has no line; draw its values one by one")
         if axes is None:
             axes = optional("matplotlib.pyplot").subplots(layout="constrained")[1]
         for one in self.series:
             label = f"{one.name} [{one.units}]" if one.units else one.name
             if "value" in one.columns:
-                axes.plot(one.time, one.drawn_values(), label=label, drawstyle="steps-post")
+                axes.plot(one.time, drawn_values(one), label=label, drawstyle="steps-post")
             else:
                 (line,) = axes.plot(one.time, one["mean"], label=label)
                 axes.fill_between(
@@ -183,6 +170,20 @@ class History(Mapping[str, Series]):
         if self.series:
             axes.legend()
         return axes
+
+
+def is_drawable(series: Series) -> bool:
+    """Returns true if each row is one number or text."""
+    values = series["value"]
+    return values.dtype != object or all(isinstance(value, str) for value in values.tolist())
+
+
+def drawn_values(series: Series) -> NDArray[Any]:
+    """Returns the values of rows, with NaN in the place of numbers that must not be used."""
+    values = series["value"]
+    if values.dtype == object:
+        return values
+    return np.where(series["quality_bits"] & 3 > 1, np.nan, values.astype(np.float64))
 
 
 def value_columns(pa: Any, values: NDArray[Any]) -> dict[str, Any]:

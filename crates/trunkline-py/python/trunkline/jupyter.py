@@ -30,6 +30,8 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from None
 
+__all__ = ["LiveView"]
+
 ROWS_MAX = 200
 """Greatest number of variables of a view. Others that match its patterns are counted in `omitted`."""
 POINTS_MAX = 600
