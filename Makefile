@@ -83,9 +83,10 @@ define PYTHON_TESTS
 	cargo build --workspace && \
 	ln -sf '$(TARGET)/debug/lib_trunkline.so' $(PYTHON_PACKAGE)/python/trunkline/_trunkline.abi3.so && \
 	$(PYTHON)/bin/python $(PYTHON_PACKAGE)/generate.py --check && \
+	$(PYTHON)/bin/python $(PYTHON_PACKAGE)/reference.py --check && \
 	(cd $(PYTHON_PACKAGE) && '$(PYTHON)/bin/pyright' -p . --pythonpath '$(PYTHON)/bin/python') && \
 	TRUNKLINE_PROGRAM='$(TARGET)/debug/trunkline' PYTHONPATH=$(PYTHON_PACKAGE)/python \
-		'$(PYTHON)/bin/python' -X dev -m pytest $(PYTHON_PACKAGE)/tests
+		'$(PYTHON)/bin/python' -X dev -m pytest -n 4 $(PYTHON_PACKAGE)/tests
 endef
 
 # $(call simulate,HOURS): builds the simulator, and runs its simulations.

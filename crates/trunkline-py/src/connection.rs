@@ -89,6 +89,19 @@ impl Handle {
             _ => None,
         }
     }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let (name, units) = (self.source.name.bind(py), self.source.units.bind(py));
+        let mut text = format!("Handle({}, {}", name.to_str()?, self.source.data_type);
+        if !units.is_empty()? {
+            text.push_str(&format!(", {}", units.to_str()?));
+        }
+        if let Some((low, high)) = self.range() {
+            text.push_str(&format!(", {low} to {high}"));
+        }
+        text.push_str(&format!(", {})", access_name(self.access)));
+        Ok(text)
+    }
 }
 
 /// A connection to an engine. All methods that return a [`Call`] return at once.

@@ -234,6 +234,11 @@ impl Reading {
         text.push(')');
         Ok(text)
     }
+
+    fn _repr_html_(slf: Bound<'_, Self>) -> PyResult<Bound<'_, PyAny>> {
+        let html = slf.py().import("trunkline._html")?;
+        html.call_method1("reading_table", (slf,))
+    }
 }
 
 /// Many readings in columns, as NumPy arrays of equal length, oldest first.

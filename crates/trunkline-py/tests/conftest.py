@@ -45,27 +45,52 @@ def program() -> Path:
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[str], str]]]:
+def started() -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes that are killed after the test."""
+    processes: list[subprocess.Popen[str]] = []
+    yield processes
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def start_engine(arguments: list[str], folder: Path) -> tuple[subprocess.Popen[str], str]:
+    """Starts the program `trunkline`; returns the process and the URL of its engine."""
+    process = subprocess.Popen(
+        [str(program()), *arguments, "--json"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        found = re.search(r"127\.0\.0\.1:[0-9]+", line)
+        if found:
+            return process, f"tl+tcp://{found.group()}"
+    raise AssertionError(f"the engine did not start: {process.communicate()}")
+
+
+@pytest.fixture
+def serve(
+    tmp_path: Path, started: list[subprocess.Popen[str]]
+) -> Callable[..., tuple[subprocess.Popen[str], str]]:
     """Starts `trunkline serve` with a configuration; returns the process and the URL of its engine."""
-    started: list[subprocess.Popen[str]] = []
 
     def start(configuration: str, listen: str = "127.0.0.1:0") -> tuple[subprocess.Popen[str], str]:
         file = tmp_path / "test.toml"
         file.write_text(configuration)
         file.chmod(0o600)
-        command = [str(program()), "serve", str(file), "--listen", listen, "--json"]
-        process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
-        )
+        process, url = start_engine(["serve", str(file), "--listen", listen], tmp_path)
         started.append(process)
-        assert process.stdout is not None
-        for line in process.stdout:
-            found = re.search(r"127\.0\.0\.1:[0-9]+", line)
-            if found:
-                return process, f"tl+tcp://{found.group()}"
-        raise AssertionError(f"the engine did not start: {process.communicate()}")
+        return process, url
 
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+    return start
+
+
+@pytest.fixture
+def demo(tmp_path: Path, started: list[subprocess.Popen[str]]) -> str:
+    """Starts `trunkline demo`; returns the URL of its engine."""
+    process, url = start_engine(["demo", "--listen", "127.0.0.1:0"], tmp_path)
+    started.append(process)
+    return url

@@ -111,6 +111,7 @@ pages! {
     back_up_and_restore: "docs/how-to/back-up-and-restore.md",
     build_from_source: "docs/how-to/build-from-source.md",
     call_from_labview: "docs/how-to/call-from-labview.md",
+    coming_from_other_packages: "docs/how-to/coming-from-other-packages.md",
     control_a_folder: "docs/how-to/control-a-folder.md",
     deploy_a_library: "docs/how-to/deploy-a-library.md",
     find_out_why: "docs/how-to/find-out-why.md",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from typing import Any, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ._html import html_table
+from ._optional import optional
 from ._trunkline import parse_time
 
 TimeLike = Union[None, int, str, datetime.datetime, "np.datetime64"]
@@ -115,7 +115,7 @@ class History(Mapping[str, Series]):
         Raises:
             ImportError: The package pyarrow is not installed.
         """
-        pa: Any = import_module("pyarrow")
+        pa: Any = optional("pyarrow")
         tables: list[Any] = []
         for one in self.series:
             columns: dict[str, Any] = {
@@ -143,22 +143,47 @@ class History(Mapping[str, Series]):
     def plot(self, axes: Any = None) -> Any:
         """Draws the series with matplotlib, and returns the axes.
 
-        Buckets are drawn as their mean, within the band from the least to the greatest value.
+        Rows are drawn as steps, with gaps while the quality was bad; text and labels are on an axis of
+        categories. Buckets are drawn as their mean, within the band from the least to the greatest value.
+
+        Args:
+            axes: Axes of matplotlib; new ones if `None`.
+
+        Raises:
+            ImportError: The package matplotlib is not installed.
+            ValueError: A series has arrays, structs or waveforms; use its columns.
         """
+        for one in self.series:
+            if "value" in one.columns and not is_drawable(one):
+                raise ValueError(f"{one.name} is {one.data_type}, which has no line; draw its values one by one")
         if axes is None:
-            pyplot: Any = import_module("matplotlib.pyplot")
-            axes = pyplot.subplots()[1]
+            axes = optional("matplotlib.pyplot").subplots(layout="constrained")[1]
         for one in self.series:
             label = f"{one.name} [{one.units}]" if one.units else one.name
             if "value" in one.columns:
-                axes.plot(one.time, one["value"], label=label, drawstyle="steps-post")
+                axes.plot(one.time, drawn_values(one), label=label, drawstyle="steps-post")
             else:
                 (line,) = axes.plot(one.time, one["mean"], label=label)
                 axes.fill_between(
                     one.time, one["min"], one["max"], alpha=0.3, color=line.get_color()
                 )
-        axes.legend()
+        if self.series:
+            axes.legend()
         return axes
+
+
+def is_drawable(series: Series) -> bool:
+    """Returns true if each row is one number or text."""
+    values = series["value"]
+    return values.dtype != object or all(isinstance(value, str) for value in values.tolist())
+
+
+def drawn_values(series: Series) -> NDArray[Any]:
+    """Returns the values of rows, with NaN in the place of numbers that must not be used."""
+    values = series["value"]
+    if values.dtype == object:
+        return values
+    return np.where(series["quality_bits"] & 3 > 1, np.nan, values.astype(np.float64))
 
 
 def value_columns(pa: Any, values: NDArray[Any]) -> dict[str, Any]:

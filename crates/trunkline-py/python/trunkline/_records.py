@@ -95,7 +95,7 @@ class Step(NamedTuple):
 def enum_type(labels: str, name: str = "Label") -> Any:
     """Returns an enum with these labels, separated by spaces, for `Engine.var`.
 
-    >>> Mode = enum_type("OFF MANUAL AUTO")
+    >>> Mode = tl.enum("OFF MANUAL AUTO")
     >>> Mode.AUTO.value
     'AUTO'
     """

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from typing import Any, overload
 
 import numpy as np
 
 from ._errors import Error
 from ._history import as_text
-from ._html import html_table
+from ._html import readings_table
+from ._optional import optional
 from ._trunkline import Reading
-
-HEADS = ("name", "value", "units", "time", "quality")
 
 
 class Table(Sequence[Reading]):
@@ -44,7 +42,7 @@ class Table(Sequence[Reading]):
         return f"Table({len(self)} variables)"
 
     def _repr_html_(self) -> str:
-        return html_table(HEADS, [row(reading) for reading in self._readings])
+        return readings_table(self._readings)
 
     def to_arrow(self) -> Any:
         """Returns a `pyarrow.Table`.
@@ -55,7 +53,7 @@ class Table(Sequence[Reading]):
         Raises:
             ImportError: The package pyarrow is not installed.
         """
-        pa: Any = import_module("pyarrow")
+        pa: Any = optional("pyarrow")
         values = [reading.value for reading in self._readings]
         numbers = [
             float(value) if isinstance(value, (bool, int, float)) else None for value in values
@@ -82,11 +80,5 @@ class Table(Sequence[Reading]):
 
     def to_polars(self) -> Any:
         """Returns a `polars.DataFrame`; needs polars and pyarrow."""
-        polars: Any = import_module("polars")
+        polars: Any = optional("polars")
         return polars.DataFrame(self.to_arrow())
-
-
-def row(reading: Reading) -> tuple[str, str, str, str, str]:
-    """Returns the cells of a reading as text."""
-    value = str(reading.value) if reading.has_value else ""
-    return reading.name, value, reading.units, str(reading.time), reading.quality

@@ -119,6 +119,7 @@ class Reading:
     @property
     def units(self) -> str:
         """Unit of the value; empty if it has none or if it is not known."""
+    def _repr_html_(self) -> str: ...
 
 @final
 class Block:

@@ -12,7 +12,6 @@ read from the disk when they are asked for, and nothing else is.
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterator, Mapping
 from types import TracebackType
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
+from ._optional import optional
 from ._trunkline import TdmsChannelInfo, TdmsFileWriter, TdmsReader
 
 if TYPE_CHECKING:
@@ -414,7 +414,7 @@ def _frame(
     scaled_data: bool,
 ) -> Any:
     # Only programs that ask for a data frame need the package.
-    pandas: Any = importlib.import_module("pandas")
+    pandas: Any = optional("pandas")
     columns: dict[str, Any] = {}
     for name, one in zip(names, channels):
         index: Any = one.time_track(absolute_time=absolute_time) if time_index else np.arange(len(one))

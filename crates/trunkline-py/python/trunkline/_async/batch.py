@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
+from .._html import html_table
 from .requests import AsyncRequests, raise_failures
 
 
@@ -37,3 +38,8 @@ class AsyncBatch:
             return
         self.outcomes = await self._requests.write_many(self._values, self._timeout, self._atomic)
         raise_failures(list(self._values), self.outcomes)
+
+    def _repr_html_(self) -> str:
+        outcomes = [*map(str, self.outcomes)] or [""] * len(self._values)
+        rows = [(name, str(self._values[name]), one) for name, one in zip(self._values, outcomes)]
+        return html_table(("name", "value", "outcome"), rows)

@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import _process
-from .._errors import BatchError, Closed, Error, NotFound
+from .._errors import BatchError, Closed, Error, NotFound, TimedOut
 from .._records import Written, plain
 from .._trunkline import Call, Connection, Handle, LocalEngine, Reading
 from .waiting import Waiting
 
 HANDLES_MAX = 100_000
 """Number of variables that a connection keeps open for later calls."""
+
+PEEK_S = 0.5
+"""Seconds that a display waits for a value."""
 
 REOPEN_CODES = ("gone", "unknown-handle")
 """Codes of errors after which a variable is opened again: it was replaced by another one."""
@@ -215,6 +218,23 @@ class AsyncRequests:
         for name, answer in zip(ready, answers):
             results[name] = answer if isinstance(answer, Exception) else Written(*answer)
         return [results[name] for name in names]
+
+    def peek(self, name: str) -> Reading | Error:
+        """Reads a variable without the event loop, for a display. Waits at most `PEEK_S`."""
+        try:
+            self.check()
+            handle = self._handles.get(name)
+            if handle is None:
+                call = self.connection.open([name], True)
+            else:
+                call = self.connection.read([handle])
+            answer: Any = call.wait(PEEK_S)
+        except Error as error:
+            return error
+        if answer is None:
+            return TimedOut(f"no answer within {PEEK_S} s", name=name, code="timed-out")
+        found: Any = answer[0][0]
+        return found if isinstance(found, (Reading, Error)) else found[1]
 
     def describe_known(self, name: str) -> str:
         """Returns type and unit of a variable that is open; otherwise nothing."""

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .._errors import Error
 from .._history import History, TimeLike, history_form, joined, nanoseconds
@@ -29,6 +29,9 @@ from .recorder import Recorder
 from .requests import Requests, raise_failures
 from .stream import Streams
 from .variable import Variable
+
+if TYPE_CHECKING:
+    from ..jupyter import LiveView
 
 T = TypeVar("T")
 
@@ -287,6 +290,25 @@ class Engine(Streams):
         the calls end, and the exception is in `error` of the result.
         """
         return Callbacks(self.monitor(names, contract), function)
+
+    def live(self, names: str | Iterable[str], seconds: float = 60.0) -> LiveView:
+        """Shows variables in a notebook, with their trends, and follows them; needs anywidget.
+
+        Args:
+            names: Names, or patterns.
+            seconds: Length of the trends.
+
+        Returns:
+            The view; its `close()` ends it.
+
+        Raises:
+            ImportError: The package anywidget is not installed.
+        """
+        self._requests.check()
+        # Only notebooks need its packages.
+        from ..jupyter import LiveView
+
+        return LiveView(self._requests.connection, names, seconds)
 
     # --- names -----------------------------------------------------------
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from .._html import html_table, reading_table
 from .._records import Written, checked_value, plain
 from .._trunkline import Handle, Reading
 from .monitor import Callbacks, Monitor
 from .requests import Requests
+
+if TYPE_CHECKING:
+    from ..jupyter import LiveView
 
 T = TypeVar("T")
 
@@ -113,6 +117,20 @@ class Variable(Generic[T]):
         """Calls a function for each update; see `subscribe` of the engine object."""
         return Callbacks(self.monitor(contract), function)
 
+    def live(self, seconds: float = 60.0) -> LiveView:
+        """Shows the variable in a notebook, with its trend; see `live` of the engine object."""
+        self._requests.check()
+        # Only notebooks need its packages.
+        from ..jupyter import LiveView
+
+        return LiveView(self._requests.connection, self.name, seconds)
+
     def __repr__(self) -> str:
         about = self._requests.describe_known(self.name)
         return f"{type(self).__name__}({self.name!r}{about})"
+
+    def _repr_html_(self) -> str:
+        reading = self._requests.peek(self.name)
+        if isinstance(reading, Reading):
+            return reading_table(reading)
+        return html_table(("name", ""), [(self.name, str(reading))])
