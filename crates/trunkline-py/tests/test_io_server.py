@@ -96,10 +96,10 @@ def psu(listening: tl.Engine) -> Iterator[Psu]:
 
 def until(monitor: tl.Monitor, condition: Callable[[tl.Reading], bool]) -> tl.Reading:
     """Returns the first reading that meets the condition."""
-    for reading in monitor:
+    while (reading := monitor.next(TIMEOUT)) is not None:
         if condition(reading):
             return reading
-    raise AssertionError("the monitor has ended")
+    raise AssertionError("no such reading arrived")
 
 
 def test_fields_are_variables_with_their_options(psu: Psu, listening: tl.Engine) -> None:

@@ -57,10 +57,10 @@ resources:
 
 def until(monitor: tl.Monitor, condition: Callable[[tl.Reading], bool]) -> tl.Reading:
     """Returns the first reading that meets the condition."""
-    for reading in monitor:
+    while (reading := monitor.next(TIMEOUT)) is not None:
         if condition(reading):
             return reading
-    raise AssertionError("the monitor has ended")
+    raise AssertionError("no such reading arrived")
 
 
 def is_good(reading: tl.Reading) -> bool:
