@@ -289,7 +289,10 @@ fn walk_explains_how_to_start_the_expected_process() {
         .find(|step| step.verdict == WhyVerdict::Fault)
         .unwrap()
         .next;
-    assert_eq!(next, "start it: trunkline io run DRIVER --name plc");
+    assert_eq!(
+        next,
+        "start its program, or a built-in driver with: trunkline io run DRIVER --name plc"
+    );
     // A variable that is deployed later also belongs to the process.
     let mut properties = Properties::new(DataType::F64);
     properties.source = "plc:flow".to_owned();

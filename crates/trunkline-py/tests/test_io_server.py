@@ -132,6 +132,36 @@ def test_a_field_without_a_function_keeps_what_clients_write(psu: Psu, listening
     assert psu.limit.value == 2.25
 
 
+def test_a_field_without_a_function_survives_the_end_of_the_server(listening: tl.Engine) -> None:
+    with Psu.start(listening, config={"serial": "X7"}) as first:
+        first.wait_ready(TIMEOUT)
+        listening.put("psu/limit", 2.25)
+        with listening["psu/limit"].monitor() as monitor:
+            first.stop()
+            until(monitor, lambda reading: reading.reason == "provider-gone")
+    with Psu.start(listening, config={"serial": "X7"}) as second:
+        assert second.limit.value in (1.5, 2.25), "before the engine is known, it is the initial value"
+        second.wait_ready(TIMEOUT)
+        assert second.limit.value == 2.25
+        assert listening.get("psu/limit") == 2.25
+
+
+def test_the_start_of_another_server_is_no_update(psu: Psu, listening: tl.Engine) -> None:
+    before = listening.read("psu/serial").seq
+
+    class Other(tl.IoServer):
+        x = tl.field(float, initial=1.0)
+
+        @x.on_read
+        def read(self) -> float:
+            return 1.0
+
+    with Other.start(listening) as other:
+        other.wait_ready(TIMEOUT)
+        assert listening.get("other/x") == 1.0
+        assert listening.read("psu/serial").seq == before
+
+
 def test_a_refusal_reaches_the_client_and_changes_nothing(psu: Psu, listening: tl.Engine) -> None:
     listening.put("psu/volts", 5.0)
     with pytest.raises(tl.Rejected, match="the interlock is open; close the door"):
@@ -347,6 +377,11 @@ def test_coroutines_and_unknown_options_are_refused(listening: tl.Engine) -> Non
     with pytest.raises(ValueError, match='x: unknown key "unit"; did you mean "units"'):
         Wrong.start(listening)
 
+    with pytest.raises(TypeError, match="give the field another name, and path='name'"):
+
+        class Named(tl.IoServer):  # pyright: ignore[reportUnusedClass]
+            name = tl.field(str)  # type: ignore[assignment]
+
     class Empty(tl.IoServer):
         pass
 
@@ -449,6 +484,7 @@ def test_the_program_lists_its_variables_and_tries_the_device(
     out, errors = process.communicate(timeout=TIMEOUT)
     assert "<field level: 12.0>" in out, errors
     assert process.returncode == 0
+    assert "<field valve: False>" in out, "the initial value"
     process = tank("--dry-run", "levle=3", "--engine", "tl+tcp://127.0.0.1:1")
     _, errors = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 1
@@ -456,6 +492,25 @@ def test_the_program_lists_its_variables_and_tries_the_device(
     process = tank("levle")
     _, errors = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, "KEY=VALUE" in errors) == (2, True)
+
+
+def test_a_dry_run_uses_no_engine(listening: tl.Engine, tmp_path: Path) -> None:
+    listening.deploy("plant", {"actuator": tl.variable("f64", initial=1.0)})
+    file = tmp_path / "loop.py"
+    file.write_text(
+        "import trunkline as tl\n"
+        "class Loop(tl.IoServer):\n"
+        "    x = tl.field(float)\n"
+        "    @tl.poll(1)\n"
+        "    def control(self):\n"
+        "        self.engine.put('plant/actuator', 9.0)\n"
+        "Loop.main()\n"
+    )
+    command = [sys.executable, str(file), "--dry-run", "--engine", f"tl+tcp://{listening.addresses[0]}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    assert (done.returncode, "a dry run uses no engine" in done.stderr) == (1, True)
+    assert listening.get("plant/actuator") == 1.0
+    assert not list(listening.find("loop/**"))
 
 
 def test_the_program_trunkline_shows_why_a_field_is_bad(

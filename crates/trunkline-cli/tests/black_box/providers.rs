@@ -98,7 +98,8 @@ fn hardware_is_swapped_without_interrupting_a_client() {
     assert!(refused.err.contains("plant"), "{refused:?}");
     let why = served.run(&["why", "boiler/level"]);
     assert_eq!(why.code, Some(8));
-    let advice = "start it: trunkline io run DRIVER --name plant";
+    let advice =
+        "start its program, or a built-in driver with: trunkline io run DRIVER --name plant";
     assert!(why.out.contains(advice), "{}", why.out);
 
     // Another process, another plant: its own setpoint, its own pace.

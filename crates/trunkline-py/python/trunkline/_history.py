@@ -106,7 +106,10 @@ class History(Mapping[str, Series]):
         return html_table(heads, rows)
 
     def to_arrow(self) -> Any:
-        """Returns a `pyarrow.Table` with the columns of the history's Parquet files.
+        """Returns a `pyarrow.Table` with the samples.
+
+        Losses and other events are not in it: a series has them in `events`, and `trunkline history export`
+        writes them as rows.
 
         Rows have `variable`, `time`, `value` (double), `integer` (the exact value of integers of 64
         bits), `text` (strings, labels, structs as JSON), `quality`, `epoch` and `sequence`. Arrays and

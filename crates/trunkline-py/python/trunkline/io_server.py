@@ -37,7 +37,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Generic, TypeVar, cast, overload
@@ -48,7 +48,7 @@ from ._connect import engine_url
 from ._errors import Closed, Error, Rejected, TimedOut
 from ._records import plain
 from ._sync.engine import Engine
-from ._trunkline import Order, Provider
+from ._trunkline import Order, Provider, Reading
 
 T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -167,7 +167,7 @@ def field(of: Any, *, writable: bool = False, path: str | None = None, **options
         of: `float`, `int`, `bool`, `str`, `bytes`, a type of NumPy, an enum whose values are the labels, or
             a type as text, such as "array(f64, 1000)".
         writable: Clients may write it. If no method is decorated with `on_put`, the field keeps what
-            clients write.
+            clients write; when the I/O server is started again, it begins with what the engine still has.
         path: Path of the variable below the name of the I/O server; with `None`, the name of the field.
         options: Keys of a variable as in a configuration file: `units`, `range`, `precision`, `description`,
             `alarm`, `deadband`, `scale`, `max_age`, ...; and `initial`, which is published at the start.
@@ -228,8 +228,8 @@ def _method(server: IoServer, function: Callable[..., Any] | None) -> Callable[.
 class ServedField(Generic[T]):
     """A variable of a running I/O server."""
 
-    def __init__(self, server: IoServer, number: int, field: Field[T]) -> None:
-        self._server = server
+    def __init__(self, running: Running, number: int, field: Field[T]) -> None:
+        self._running = running
         self._number = number
         self._field = field
 
@@ -245,7 +245,7 @@ class ServedField(Generic[T]):
         Raises:
             Error: There is none yet.
         """
-        last = self._server.provider.last(self._number)
+        last = self._running.last(self.name)
         if last is None:
             raise Error(
                 "the field has no value yet",
@@ -266,14 +266,14 @@ class ServedField(Generic[T]):
             reason: Why the value must not be used as it is, such as "sensor-failure" or "estimated"; the quality
                 becomes bad or uncertain.
         """
-        self._server.provider.publish(self._number, plain(value), reason, ts_ns)
+        self._running.provider.publish(self._number, plain(value), reason, ts_ns)
 
     def fail(self, reason: str = "device-failure") -> None:
         """Publishes that the value cannot be read. The variable keeps its last value, with a bad quality."""
-        self._server.provider.fail([self._number], reason)
+        self._running.provider.fail([self._number], reason)
 
     def __repr__(self) -> str:
-        last = self._server.provider.last(self._number)
+        last = self._running.last(self.name)
         return f"<field {self.name}: {'no value' if last is None else last[0]}>"
 
 
@@ -371,6 +371,11 @@ class IoServer:
         for base in reversed(cls.__mro__):
             for name, member in vars(base).items():
                 if isinstance(member, Field):
+                    if hasattr(IoServer, name) or name in IoServer.__annotations__:
+                        raise TypeError(
+                            f"every I/O server has an attribute {name}; give the field another name, and "
+                            f"path={name!r}"
+                        )
                     found = cast("Field[Any]", member)
                     fields[found.path or name] = found
                 one = getattr(cast(Any, member), "__trunkline_poll__", None)
@@ -403,7 +408,11 @@ class IoServer:
 
     @property
     def engine(self) -> Engine:
-        """A connection to the engine of this I/O server, to use its other variables."""
+        """A connection to the engine of this I/O server, to use its other variables.
+
+        Raises:
+            Error: `--dry-run` uses no engine.
+        """
         return self._running().engine()
 
     def __getitem__(self, path: str) -> ServedField[Any]:
@@ -501,6 +510,8 @@ class Running:
         config: Config,
         publish: bool,
         order_timeout: float,
+        *,
+        dry_run: bool = False,
     ) -> None:
         self.server = server
         server.name = name or type(server).__name__.lower()
@@ -512,22 +523,31 @@ class Running:
             raise Error(
                 f"{type(server).__name__} has no fields", hint="declare one with field()", code="no-fields"
             )
+        for path, one in self.fields.items():
+            one.path = path
         self._numbers = {path: number for number, path in enumerate(self.fields)}
         items = [(path, one.data_type) for path, one in self.fields.items()]
         rows = _rows(server.name, self.fields) if publish else None
-        self.provider = Provider.start(
-            self.url,
-            _program(),
-            server.name,
-            items,
-            rows,
-            order_timeout,
-            any(one.reader for one in self.fields.values()),
+        self.is_dry_run = dry_run
+        self.provider = (
+            cast(Provider, DryRun())
+            if dry_run
+            else Provider.start(
+                self.url,
+                _program(),
+                server.name,
+                items,
+                rows,
+                order_timeout,
+                any(one.reader for one in self.fields.values()),
+            )
         )
+        # Fields without a device begin with what the engine has, which is known later.
+        self._unrestored = [path for path, one in self.fields.items() if one.is_soft]
         self._writers = {path: _method(server, one.writer) for path, one in self.fields.items()}
         self._readers = {path: _method(server, one.reader) for path, one in self.fields.items()}
         self._served = {
-            path: ServedField(server, number, self.fields[path])
+            path: ServedField(self, number, self.fields[path])
             for path, number in self._numbers.items()
         }
         self._engine: Engine | None = None
@@ -565,8 +585,17 @@ class Running:
         self.number(path)
         return self._served[path]
 
+    def last(self, path: str) -> tuple[Any] | None:
+        """Returns the last value of a field in a tuple, as the engine has it; `None` if there is none."""
+        last = self.provider.last(self.number(path))
+        if last is None and path in self._unrestored and "initial" in self.fields[path].options:
+            return (plain(self.fields[path].options["initial"]),)
+        return last
+
     def engine(self) -> Engine:
         """Returns a connection to the engine, which ends with the I/O server."""
+        if self.is_dry_run:
+            raise Error("a dry run uses no engine", hint="run the I/O server without --dry-run", code="dry-run")
         with self._engine_lock:
             if self._engine is None:
                 from . import connect
@@ -579,7 +608,8 @@ class Running:
         deadline = time.monotonic() + timeout
         while True:
             status = self.provider.status()
-            if self._is_open and status["provided"] and status["variables"] >= len(self.fields):
+            is_provided = status["provided"] and status["variables"] >= len(self.fields)
+            if self._is_open and is_provided and not self._unrestored:
                 return
             left = deadline - time.monotonic()
             if left <= 0:
@@ -615,7 +645,7 @@ class Running:
         Args:
             report: Gets the state of the connection whenever it has changed.
         """
-        self._publish_initial()
+        self.publish_initial()
         self._start_own_threads()
         known: dict[str, Any] | None = None
         try:
@@ -640,16 +670,42 @@ class Running:
         """Returns the state of the connection and of the device."""
         return {**self.provider.status(), "device_error": None if self._is_open else self._cause}
 
-    def _publish_initial(self) -> None:
+    def publish_initial(self) -> None:
+        """Publishes the initial values of the fields with a device."""
         for path, one in self.fields.items():
-            if "initial" in one.options:
+            if "initial" in one.options and path not in self._unrestored:
                 self.served(path).publish(one.options["initial"])
+
+    def _restore(self) -> None:
+        """Publishes what the engine still has of the fields without a device, or else their initial values.
+
+        Without this, a setpoint would be lost when the I/O server is started again.
+        """
+        status = self.provider.status()
+        if not status["provided"] or status["variables"] == 0:
+            return
+        try:
+            found = self.engine().read([f"{self.server.name}/{path}" for path in self._unrestored])
+        except Error as error:
+            self.server.log.info("the values of the engine cannot be read: %s", error)
+            found = [None] * len(self._unrestored)
+        for path, reading in zip(self._unrestored, found):
+            if self.provider.last(self.number(path)) is not None:
+                # A client has written it meanwhile.
+                continue
+            initial = self.fields[path].options.get("initial")
+            value = reading.value if isinstance(reading, Reading) and reading.has_value else initial
+            if value is not None:
+                self.served(path).publish(value)
+        self._unrestored = []
 
     def _step(self) -> None:
         """Opens the device, runs what is due, and carries out the orders that arrive until then."""
         if self._own_failure is not None:
             failure, self._own_failure = self._own_failure, None
             self._fail_device(failure)
+        if self._unrestored:
+            self._restore()
         if not self._is_open and time.monotonic() >= self._retry_at:
             self._open_device()
         if self._is_open:
@@ -800,6 +856,33 @@ class Running:
                         self._own_failure = error
 
 
+class DryRun:
+    """Stands for the native provider where no engine is used. It keeps the values only."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, Any] = {}
+
+    def publish(self, item: int, value: Any, reason: str | None, ts_ns: int | None) -> None:
+        """Keeps a value."""
+        self._last[item] = value
+
+    def publish_many(self, items: Sequence[tuple[int, Any]], ts_ns: int | None) -> None:
+        """Keeps several values."""
+        self._last.update(items)
+
+    def fail(self, items: Sequence[int], reason: str) -> None:
+        """Forgets values."""
+        for item in items:
+            self._last.pop(item, None)
+
+    def last(self, item: int) -> tuple[Any] | None:
+        """Returns a value in a tuple."""
+        return (self._last[item],) if item in self._last else None
+
+    def stop(self) -> None:
+        """Does nothing."""
+
+
 def _rows(name: str, fields: Mapping[str, Field[Any]]) -> list[tuple[str, str, dict[str, Any]]]:
     """Returns the definitions of the variables."""
     rows: list[tuple[str, str, dict[str, Any]]] = []
@@ -847,8 +930,9 @@ def _main(cls: type[IoServer], arguments: list[str]) -> int:
             parsed.engine,
             parsed.name,
             config,
-            not parsed.no_publish and not parsed.dry_run,
+            not parsed.no_publish,
             parsed.order_timeout,
+            dry_run=parsed.dry_run,
         )
         # Also where a shell has started the program in the background, with this signal ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -866,7 +950,7 @@ def _main(cls: type[IoServer], arguments: list[str]) -> int:
 
 
 def _parser(cls: type[IoServer]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=inspect.getdoc(cls))
+    parser = argparse.ArgumentParser(description=inspect.cleandoc(cls.__doc__ or "An I/O server."))
     parser.add_argument(
         "settings", nargs="*", metavar="KEY=VALUE", type=_setting, help="settings; they override --config"
     )
@@ -942,6 +1026,7 @@ def _try_once(running: Running) -> int:
     """Opens the device and runs each poll once, without an engine."""
     server = running.server
     try:
+        running.publish_initial()
         server.open(server.config)
         server.config.check()
         for one in type(server).class_polls:

@@ -126,6 +126,10 @@ class TdmsChannel:
         for start in range(0, len(self), size):
             yield self.read(start, size, scaled=scaled)
 
+    def data_chunks(self, size: int = BLOCK) -> Iterator[NDArray[Any]]:
+        """Yields the scaled values in arrays of at most `size`, as `blocks`; for programs that know npTDMS."""
+        return self.blocks(size)
+
     def time_track(self, *, absolute_time: bool = False) -> NDArray[Any]:
         """Returns the time of each value, from the properties `wf_...`.
 

@@ -415,7 +415,8 @@ impl Exchange {
                 let last = exchanged.last.get(item).cloned().flatten();
                 let first = match last {
                     Some(last) => publication(handle, &last, &data_type),
-                    None => bad(handle, Reason::NoValue),
+                    // The variable may still have a value from before.
+                    None => bad(handle, Reason::NotConnected),
                 };
                 exchanged.bound.insert(handle, Bound { item, data_type });
                 if let Some(handles) = exchanged.handles.get_mut(item) {

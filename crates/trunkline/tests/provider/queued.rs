@@ -77,7 +77,7 @@ fn write(
 fn published_values_reach_all_variables_of_the_item() {
     let (engine, provider) = rig(TIMEOUT);
     let (mut a, mut c) = (follow(&engine, "a/x"), follow(&engine, "c/x"));
-    a.next_where(is_bad(Reason::NoValue));
+    a.next_where(is_bad(Reason::NotConnected));
     let measured = Timestamp::from_nanos(1_700_000_000_000_000_000);
     let level = Published {
         source_timestamp: Some(measured),
@@ -208,6 +208,27 @@ fn orders_of_a_lost_connection_are_forgotten_and_values_are_delivered_again() {
     a.next_where(has(5.0));
     let late = provider.answer(order.number, OrderAnswer::Done);
     assert_eq!(late, Err(QueuedProviderError::LateAnswer(order.number)));
+}
+
+#[test]
+fn another_io_server_changes_nothing() {
+    let (engine, provider) = rig(TIMEOUT);
+    provider.publish(&[value(LEVEL, 4.0)]).unwrap();
+    let a = engine.variable::<f64>("a/x").unwrap();
+    let mut updates = follow(&engine, "a/x");
+    let before = updates.next_where(has(4.0));
+    let address = engine.local_addrs()[0].to_string();
+    let other = QueuedProviderOptions {
+        name: "other".to_owned(),
+        libraries: ["o", "p", "q"]
+            .map(|name| library(name, "other:flow"))
+            .into(),
+        ..options(TIMEOUT)
+    };
+    drop(start_at(&address, other));
+    // Its own variables became bad, so all that it causes has happened.
+    follow(&engine, "o/x").next_where(is_bad(Reason::ProviderGone));
+    assert_eq!(a.read().unwrap().position, before.position);
 }
 
 #[test]

@@ -170,7 +170,7 @@ impl Providers<'_> {
             self.mark_slice(&mut before, &mut { usize::MAX }, &mut wakes);
         }
         drop(ended);
-        self.bind_sources(self.core.all_variables());
+        self.bind_sources(self.core.all_variables(), Some(id));
         Ok(id)
     }
 
@@ -179,7 +179,7 @@ impl Providers<'_> {
     pub fn expect_source(&self, name: &str, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         let _change = self.core.changes.lock();
         self.table.expect(name);
-        let orphans = self.bind_sources(self.core.all_variables());
+        let orphans = self.bind_sources(self.core.all_variables(), None);
         mark_orphans(&orphans, Moment { now, wall }, wakes);
     }
 
@@ -187,12 +187,16 @@ impl Providers<'_> {
     pub(crate) fn deployed(&self, handles: &[u32], moment: Moment, wakes: &mut Wakes) {
         let variables = handles.iter();
         let variables = variables.filter_map(|handle| self.core.variable(*handle));
-        mark_orphans(&self.bind_sources(variables), moment, wakes);
+        mark_orphans(&self.bind_sources(variables, None), moment, wakes);
     }
 
-    /// Binds variables to the providers named by their sources. Returns the variables whose
-    /// provider is not running.
-    fn bind_sources(&self, variables: impl Iterator<Item = Arc<Variable>>) -> Vec<Arc<Variable>> {
+    /// Binds variables to the providers named by their sources, or only to the provider `only`. Returns
+    /// the variables whose provider is not running.
+    fn bind_sources(
+        &self,
+        variables: impl Iterator<Item = Arc<Variable>>,
+        only: Option<ProviderId>,
+    ) -> Vec<Arc<Variable>> {
         let named = self.table.named();
         let mut orphans = Vec::new();
         if named.is_empty() {
@@ -207,6 +211,10 @@ impl Providers<'_> {
                 Some((named, item, items))
             });
             if let Some((named, item, items)) = found {
+                // A provider that is bound again publishes its values again, as updates.
+                if only.is_some_and(|only| only.0 != named.index) {
+                    continue;
+                }
                 let provider = named.provider.as_ref();
                 if provider.is_some_and(|one| !one.may_provide(&variable)) {
                     // Without an owner, clients could write it past its source.

@@ -87,7 +87,9 @@ impl Queries<'_> {
         let (name, provider) = self.table.providers.get(index);
         let Some(provider) = provider else {
             let next = match self.table.providers.is_process(index) {
-                true => format!("start it: trunkline io run DRIVER --name {name}"),
+                true => format!(
+                    "start its program, or a built-in driver with: trunkline io run DRIVER --name {name}"
+                ),
                 false => format!("start {name} again and look at its log"),
             };
             return WhyStep::fault(
@@ -113,8 +115,8 @@ impl Queries<'_> {
 fn hint_without_server(source: &str) -> String {
     match source.split_once(':') {
         Some((name, _)) => format!(
-            "add an [[io]] section named {name}, start it as a process (trunkline io run DRIVER \
-             --name {name}), or correct `source`"
+            "add an [[io]] section named {name} (with driver = \"process\" for a program of its own), or \
+             correct `source`"
         ),
         None => "write `source` as NAME:ITEM, where NAME is an I/O server".to_owned(),
     }

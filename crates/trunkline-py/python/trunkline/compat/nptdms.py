@@ -4,7 +4,8 @@
 
 `TdmsFile.read`, `open` and `read_metadata`, groups, channels and `as_dataframe` behave as in npTDMS, with
 these differences: values are read from the disk at each access, as after `TdmsFile.open`; times have
-nanoseconds; `data_chunks` yields dictionaries of arrays of equal size.
+nanoseconds; `data_chunks` yields arrays of equal size, without offsets. `as_hdf`, `raw_scaler_data` and
+`tdms_version` do not exist.
 """
 
 from __future__ import annotations
