@@ -354,6 +354,30 @@ def test_blocks_end_with_the_stream(engine: tl.Engine) -> None:
         assert blocks.result() == [4, 4, 2]
 
 
+def test_a_reader_with_a_journal_that_is_closed_at_the_end_ends_the_stream(
+    engine: tl.Engine, tmp_path: Path
+) -> None:
+    def read() -> int:
+        reader = engine.reader("daq/raw", journal=tmp_path / "reader", timeout=LIMIT)
+        reader.open()
+        count = 0
+        try:
+            while True:
+                count += len(reader.read(1000, timeout=LIMIT))
+        except tl.Ended:
+            reader.close()
+        return count
+
+    # The second stream with the same journals begins anew.
+    for _ in range(2):
+        reading = Beside(read)
+        writer = engine.writer("daq/out", peer="daq/raw", journal=tmp_path / "writer", timeout=LIMIT)
+        writer.open()
+        writer.write(np.zeros(50_000), timeout=LIMIT)
+        assert writer.close(timeout=LIMIT) == (0, 0)
+        assert reading.result() == 50_000
+
+
 def test_journal_keeps_elements_across_programs(engine: tl.Engine, tmp_path: Path) -> None:
     def reader() -> tl.Reader:
         return engine.reader("daq/raw", journal=tmp_path / "reader", timeout=LIMIT)

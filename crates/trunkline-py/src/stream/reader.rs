@@ -167,8 +167,9 @@ impl StreamReader {
         self.shared.begin_close(
             move |reader| {
                 Box::pin(async move {
-                    // The journal of a stream that has ended is emptied.
-                    match is_suspended && !reader.properties().is_ended {
+                    // The journal of a stream that has ended is emptied, and the writer learns that
+                    // everything was read.
+                    match is_suspended && !reader.is_at_end() {
                         true => Ok(()),
                         false => reader.end_async().await,
                     }

@@ -225,6 +225,14 @@ macro_rules! forward {
                 self.core.available()
             }
 
+            /// Returns true if the stream has ended and everything was read: the next read returns
+            /// [`StreamError::Ended`]. A reader with a journal should then be
+            /// [closed](Self::close), because the writer waits for it; dropping it would leave the
+            /// stream to the next reader.
+            pub fn is_at_end(&mut self) -> bool {
+                self.core.is_at_end()
+            }
+
             /// Declares that the program has processed all elements read so far. With a journal,
             /// these elements are not delivered again after a crash. Without a journal, this does
             /// nothing.

@@ -115,6 +115,13 @@ impl ReaderCore {
         Properties::of(&self.link)
     }
 
+    /// Returns true if the stream has ended, and everything was read.
+    pub(crate) fn is_at_end(&mut self) -> bool {
+        let is_ended =
+            |end: &ReaderLink| matches!(end_of_stream_error(end), Some(StreamError::Ended));
+        self.available() == 0 && self.link.with(|end, _, _| is_ended(&end.link))
+    }
+
     pub(crate) fn capacity(&self) -> usize {
         // The capacity was configured as a `usize`.
         usize::try_from(self.capacity).unwrap_or(usize::MAX)
