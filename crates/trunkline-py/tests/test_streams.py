@@ -378,6 +378,24 @@ def test_a_reader_with_a_journal_that_is_closed_at_the_end_ends_the_stream(
         assert reading.result() == 50_000
 
 
+def test_a_block_that_ends_before_everything_was_received_raises(
+    engine: tl.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = tl.Writer.close
+
+    def without_time(writer: tl.Writer, timeout: float | None = None) -> tl.Left:
+        close(writer, LIMIT)
+        return tl.Left(5, 0)
+
+    monkeypatch.setattr(tl.Writer, "close", without_time)
+    reader = engine.reader("daq/raw", timeout=LIMIT)
+    opening = Beside(reader.open)
+    with pytest.raises(tl.Gap, match="did not receive the last 5 elements"):
+        with engine.writer("daq/out", peer="daq/raw", timeout=LIMIT):
+            opening.result()
+    reader.close()
+
+
 def test_journal_keeps_elements_across_programs(engine: tl.Engine, tmp_path: Path) -> None:
     def reader() -> tl.Reader:
         return engine.reader("daq/raw", journal=tmp_path / "reader", timeout=LIMIT)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _process
-from .._errors import Closed, Ended, Error
+from .._errors import Closed, Ended, Error, Gap
 from .._streams import (
     CAPACITY,
     Left,
@@ -156,9 +156,9 @@ class AsyncWriter(AsyncEndpoint):
     """The writer of a stream with one reader; made by `writer` of an engine object.
 
     Elements stay in the writer's buffer until they have arrived in the reader's buffer, across lost
-    connections. At the end of its `with` block, the writer waits until the reader has received
-    everything. If the block raises, the writer aborts the stream, and the reader learns that it is
-    incomplete.
+    connections. At the end of its `with` block, the writer waits up to 10 s until the reader has received
+    everything; otherwise it raises `Gap`, or keeps the rest if it has a journal. If the block raises, the
+    writer aborts the stream, and the reader learns that it is incomplete.
     """
 
     async def write(self, elements: Any, timeout: float | None = None) -> None:
@@ -288,9 +288,17 @@ class AsyncWriter(AsyncEndpoint):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        has_journal = self._native is not None and self._native.has_journal
         if kind is None:
-            await self.close()
-        elif self._native is not None and self._native.has_journal:
+            left = await self.close()
+            if left.elements > 0 and not has_journal:
+                raise Gap(
+                    f"the reader did not receive the last {left.elements} elements in time",
+                    name=self.name,
+                    hint="call close with a longer timeout before the end of the block",
+                    code="not-received",
+                )
+        elif has_journal:
             await self.suspend()
         else:
             await self.abort(f"the writer's program has failed: {kind.__name__}: {error}")
