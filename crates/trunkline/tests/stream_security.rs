@@ -663,7 +663,7 @@ impl Endpoint for Impostor {
                 let PeerGrant { ticket, key } = PeerGrant::decode(&frame).unwrap();
                 self.has_peer = true;
                 self.keys = Some(EndKeys {
-                    own_seed: self.used,
+                    own_seed: self.used.into(),
                     peer: key,
                 });
                 // The driver sends it to the endpoint.

@@ -12,7 +12,7 @@ use trunkline_proto::message::stream::directory::{
     Arrived, ArrivedFrom, Register, Revoked, RevokedFor, Visitor,
 };
 use trunkline_proto::{
-    Backoff, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits, Liveness,
+    Backoff, Disconnect, EndSeed, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits, Liveness,
     LivenessAction, VersionRange,
 };
 use trunkline_types::{SocketPath, Tick, Timestamp};
@@ -56,7 +56,7 @@ pub(crate) struct RegistryEnd {
 pub(crate) fn start(
     socket: SocketPath,
     register: Register,
-    own_seed: [u8; 32],
+    own_seed: EndSeed,
     arrivals: Arc<dyn Arrivals>,
 ) -> Result<Arc<Registry>, StartError> {
     let descriptors = CurrentDescriptors::default();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use trunkline_net::{Clock, accept_end, tcp};
 use trunkline_proto::frame::HEADER_BYTES;
 use trunkline_proto::message::stream::directory::{EndKey, Ticket};
-use trunkline_proto::{EndKeys, FrameHeader};
+use trunkline_proto::{EndKeys, EndSeed, FrameHeader};
 
 use super::{Arrival, Arrivals, transport_of};
 
@@ -29,7 +29,7 @@ const REVOKED_MAX: usize = 1024;
 /// The arrivals at one endpoint.
 pub(super) struct Visits {
     arrivals: Arc<dyn Arrivals>,
-    own_seed: [u8; 32],
+    own_seed: EndSeed,
     state: Mutex<State>,
 }
 
@@ -44,7 +44,7 @@ struct State {
 }
 
 impl Visits {
-    pub(super) fn new(arrivals: Arc<dyn Arrivals>, own_seed: [u8; 32]) -> Self {
+    pub(super) fn new(arrivals: Arc<dyn Arrivals>, own_seed: EndSeed) -> Self {
         Self {
             arrivals,
             own_seed,
@@ -80,7 +80,7 @@ impl Visits {
             state.waiting.insert(ticket);
         }
         let keys = EndKeys {
-            own_seed: self.own_seed,
+            own_seed: self.own_seed.clone(),
             peer: key,
         };
         let visits = Arc::clone(self);
