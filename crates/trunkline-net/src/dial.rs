@@ -494,7 +494,9 @@ impl Attempt {
         let own = unix::own_uid();
         match peer_user::of_listener(&self.stream, self.address) {
             Some(uid) if uid == own || uid == ROOT => Ok(()),
-            Some(uid) if is_engine && service_user(Path::new(SERVICE_FOLDER)) == Some(uid) => Ok(()),
+            Some(uid) if is_engine && service_user(Path::new(SERVICE_FOLDER)) == Some(uid) => {
+                Ok(())
+            }
             // The engine is on another machine.
             None if is_engine && !self.address.ip().to_canonical().is_loopback() => Ok(()),
             uid => Err(Disconnect::OtherUser {

@@ -268,7 +268,10 @@ fn listen_text(error: &BindError) -> String {
 fn shared_port_text(address: &SocketAddr, insecure: bool) -> String {
     let (own, other) = match insecure {
         true => ("insecure", "not insecure"),
-        false => ("not insecure", "insecure, and so open to programs of other users"),
+        false => (
+            "not insecure",
+            "insecure, and so open to programs of other users",
+        ),
     };
     format!(
         "this endpoint is {own}, but another endpoint of this program has opened the port {address}, and is \

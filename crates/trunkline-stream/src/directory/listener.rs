@@ -7,9 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use trunkline_net::{
-    Clock, Notifier, Peer, Refusal, Server, ServerOptions, SessionFactory, near,
-};
+use trunkline_net::{Clock, Notifier, Peer, Refusal, Server, ServerOptions, SessionFactory, near};
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::control::encode_refused;
 use trunkline_proto::stream::DirectoryLimits;
