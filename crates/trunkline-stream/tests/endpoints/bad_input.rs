@@ -295,6 +295,39 @@ fn endpoint_sends_nothing_to_the_port_of_another_user_unless_insecure() {
     }
 }
 
+/// Behaviour: B-80.
+#[test]
+fn endpoint_sends_nothing_to_the_engine_port_of_another_user_unless_insecure() {
+    let folder = tempfile::tempdir().unwrap();
+    for insecure in [false, true] {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let Some(impostor) = listen_as_other_user(address) else {
+            println!("left out: this test may not become another user");
+            return;
+        };
+        let own = Options {
+            insecure,
+            directory_port: address.port(),
+            sockets: Some(folder.path().to_owned()),
+            ..naming("tl://localhost/passive", options(10))
+        };
+        let error = Writer::<f64>::create("own", own).unwrap_err();
+        let StreamError::Fault(StreamFault::Refused { code, sentence }) = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(*code, FaultCode::Denied);
+        let received = impostor.join().unwrap();
+        assert_eq!(received.is_empty(), !insecure, "{received:?}");
+        assert_eq!(
+            sentence.contains("runs as user 65534"),
+            !insecure,
+            "{sentence}"
+        );
+    }
+}
+
 /// Behaviour: NS-09, NS-14.
 #[test]
 fn foreign_connections_to_an_endpoint_port_are_closed() {
