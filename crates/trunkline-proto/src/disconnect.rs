@@ -344,8 +344,8 @@ fn other_user(address: &SocketAddr, uid: Option<u32>, own: u32, is_engine: bool)
     };
     let remedy = match is_engine {
         true => format!(
-            "if it is the engine that you expect, join it with `trunkline join`, or accept the programs of all \
-             users with tl+tcp://{address}"
+            "if it is the engine that you expect, join it with `trunkline join`; to accept the programs of all \
+             users, connect to tl+tcp://{address}, or, for a stream, use `insecure`"
         ),
         false => "run both programs as the same user, let both use an engine, or, if you trust that program, \
                   permit other users with `insecure`"
