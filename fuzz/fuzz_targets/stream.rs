@@ -1,6 +1,9 @@
 #![no_main]
-//! Frames of the group `stream`.
+//! Frames of the group `stream`, with their extensions.
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| trunkline_fuzz::message(trunkline_fuzz::STREAM, data));
+fuzz_target!(|data: &[u8]| {
+    trunkline_fuzz::message(trunkline_fuzz::STREAM, data);
+    trunkline_fuzz::stream_extensions(data);
+});

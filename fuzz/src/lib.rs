@@ -14,6 +14,9 @@ pub mod play_everything;
 
 use trunkline_proto::FrameKind;
 use trunkline_proto::frame::{Frame, FrameHeader, HEADER_BYTES};
+use trunkline_proto::message::stream::directory::{
+    Arrived, ArrivedFrom, Revoked, RevokedFor, Ticket,
+};
 
 /// The kinds of the target `hello`.
 pub const HELLO: &[FrameKind] = &[
@@ -152,6 +155,34 @@ pub const GROUPS: &[(&str, &[FrameKind])] = &[
     ("provider", PROVIDER),
     ("stream", STREAM),
 ];
+
+/// The extensions of frames that endpoints and directories exchange: read, written, and read again.
+pub fn stream_extensions(data: &[u8]) {
+    let Some((head, payload)) = data.split_first_chunk::<HEADER_BYTES>() else {
+        return;
+    };
+    let mut header = FrameHeader::from_bytes(head);
+    header.length = payload.len() as u32;
+    let Ok(frame) = Frame::new(header, payload) else {
+        return;
+    };
+    let ticket = Ticket::default();
+    let mut written = Vec::new();
+    if let Ok(from) = ArrivedFrom::decode(&frame) {
+        let _ = from.identity();
+        Arrived { ticket, bytes: &[] }.encode_from(&from, &mut written);
+        let again = Frame::take_from(&mut &*written).ok().flatten();
+        let again = again.map(|frame| ArrivedFrom::decode(&frame));
+        assert_eq!(again, Some(Ok(from)), "what was written means the same");
+    }
+    written.clear();
+    if let Ok(revoked) = RevokedFor::decode(&frame) {
+        Revoked { ticket }.encode_for(&revoked, &mut written);
+        let again = Frame::take_from(&mut &*written).ok().flatten();
+        let again = again.map(|frame| RevokedFor::decode(&frame));
+        assert_eq!(again, Some(Ok(revoked)), "what was written means the same");
+    }
+}
 
 /// `data` is a frame: header, then payload. Its kind is forced into `kinds` and its length is what
 /// is there; count, flags and payload are the fuzzer's.

@@ -67,9 +67,10 @@ impl From<StreamError> for Failure {
     fn from(error: StreamError) -> Self {
         let status = match &error {
             StreamError::Url(_) | StreamError::RemoteHost { .. } => TL_ERROR_SYNTAX,
-            StreamError::Capacity { .. } | StreamError::MultiplePeers | StreamError::NoJournal => {
-                TL_ERROR_ARGUMENT
-            }
+            StreamError::Capacity { .. }
+            | StreamError::MultiplePeers
+            | StreamError::SharedPort { .. }
+            | StreamError::NoJournal => TL_ERROR_ARGUMENT,
             StreamError::TooMany { .. } | StreamError::TooLong { .. } => TL_ERROR_LIMIT,
             StreamError::Memory { .. }
             | StreamError::Random { .. }

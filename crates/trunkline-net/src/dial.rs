@@ -3,8 +3,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
@@ -28,14 +31,27 @@ use crate::transport::{Interest, Source, SourceKind, Transport};
 /// The user id of the system administrator.
 const ROOT: u32 = 0;
 
+/// The folder of the engine that is installed as a service (`RuntimeDirectory` of its unit). It exists while
+/// the service runs.
+const SERVICE_FOLDER: &str = "/run/trunkline";
+
+/// Whose programs a dialler accepts at a port without encryption.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PortOwner {
+    Anyone,
+    /// See [`Dialler::for_own_user`].
+    OwnUser,
+    /// See [`Dialler::for_engine`].
+    Engine,
+}
+
 /// The place a link connects to.
 pub enum Dialler {
     /// A TCP port of a host. Each dial resolves the name and tries all its addresses.
     Tcp {
         host: String,
         port: u16,
-        /// See [`for_own_user`](Self::for_own_user).
-        same_user: bool,
+        owner: PortOwner,
     },
     /// A TCP port of a host, encrypted with TLS 1.3. The handshake is part of the dial. The engine's
     /// certificate must be for this host, a name or an IP address.
@@ -57,8 +73,7 @@ pub enum Dialler {
         port: u16,
         /// The second use of the Unix socket: shared memory or descriptors.
         beside: SocketExtra,
-        /// See [`for_own_user`](Self::for_own_user).
-        same_user: bool,
+        owner: PortOwner,
     },
     /// A connection made by the closure, such as
     /// [`Server::accept_pipe`](crate::Server::accept_pipe). The link's background thread calls it
@@ -96,7 +111,7 @@ impl Dialler {
         Dialler::Tcp {
             host: host.into(),
             port,
-            same_user: false,
+            owner: PortOwner::Anyone,
         }
     }
 
@@ -117,7 +132,7 @@ impl Dialler {
             host: host.into(),
             port,
             beside: SocketExtra::SharedMemory,
-            same_user: false,
+            owner: PortOwner::Anyone,
         }
     }
 
@@ -126,10 +141,24 @@ impl Dialler {
     /// report the user, the port is refused.
     #[must_use]
     pub fn for_own_user(mut self) -> Self {
-        if let Dialler::Tcp { same_user, .. } | Dialler::Near { same_user, .. } = &mut self {
-            *same_user = true;
-        }
+        self.set_owner(PortOwner::OwnUser);
         self
+    }
+
+    /// Makes the dialler refuse a port of this machine without encryption unless the program that listens there
+    /// runs as the user of this program, as root, or as the user of the engine that is installed as a service:
+    /// the owner of the service's folder in `/run`, in which only root can create one. If the system does not
+    /// report the user at a loopback address, the port is refused.
+    #[must_use]
+    pub fn for_engine(mut self) -> Self {
+        self.set_owner(PortOwner::Engine);
+        self
+    }
+
+    fn set_owner(&mut self, required: PortOwner) {
+        if let Dialler::Tcp { owner, .. } | Dialler::Near { owner, .. } = self {
+            *owner = required;
+        }
     }
 
     /// Makes the dialler accept file descriptors over its socket and store them in `descriptors`,
@@ -181,23 +210,13 @@ pub(crate) struct Dial {
 
 /// What a TCP connection must fulfil.
 enum Protection {
-    None,
-    /// The program that listens must run as this user, or as root.
-    SameUser,
+    /// The program that listens must run as one of these users.
+    Owner(PortOwner),
     /// The connection must be encrypted to this host.
     Encryption {
         host: String,
         client: Arc<TlsClient>,
     },
-}
-
-impl Protection {
-    fn of_plain(same_user: bool) -> Self {
-        match same_user {
-            true => Self::SameUser,
-            false => Self::None,
-        }
-    }
 }
 
 enum Stage {
@@ -247,17 +266,13 @@ impl Dial {
         sleeper: &Arc<Sleeper>,
     ) -> Self {
         let mut unusable_socket = None;
-        let mut protection = Protection::None;
+        let mut protection = Protection::Owner(PortOwner::Anyone);
         let stage = match dialler {
             Dialler::Pipe(connect) => Stage::Ended(Some(connect().map_err(Disconnect::from))),
             Dialler::Unix(path) => Stage::Ended(Some(connect_unix(path, false))),
             Dialler::Shared(path) => Stage::Ended(Some(connect_unix(path, true))),
-            Dialler::Tcp {
-                host,
-                port,
-                same_user,
-            } => {
-                protection = Protection::of_plain(*same_user);
+            Dialler::Tcp { host, port, owner } => {
+                protection = Protection::Owner(*owner);
                 Stage::host(host, *port, limits, now, sleeper)
             }
             Dialler::Tls { host, port, tls } => {
@@ -272,7 +287,7 @@ impl Dial {
                 host,
                 port,
                 beside,
-                same_user,
+                owner,
             } => match unix::connect_near(socket.as_path(), beside) {
                 Ok(transport) => Stage::Ended(Some(Ok(transport))),
                 Err(_) => {
@@ -280,7 +295,7 @@ impl Dial {
                         descriptors.begin(false);
                     }
                     unusable_socket = Some((socket.clone(), beside.clone()));
-                    protection = Protection::of_plain(*same_user);
+                    protection = Protection::Owner(*owner);
                     Stage::host(host, *port, limits, now, sleeper)
                 }
             },
@@ -440,10 +455,10 @@ impl Attempt {
             return self.shake(handshake, now, limits, protection);
         }
         match (take_connected(&self.stream, self.address), protection) {
-            (Ok(Some(())), Protection::SameUser) if let Err(cause) = self.check_user() => {
-                AttemptStep::Refused(cause)
-            }
-            (Ok(Some(())), Protection::None | Protection::SameUser) => {
+            (Ok(Some(())), Protection::Owner(owner)) => {
+                if let Err(cause) = self.check_user(*owner) {
+                    return AttemptStep::Refused(cause);
+                }
                 let stream = self.stream.clone();
                 tcp_transport(stream, self.address, limits.user_timeout).into()
             }
@@ -469,15 +484,26 @@ impl Attempt {
     }
 
     /// # Errors
-    /// The program that listens runs as another user than this program and root.
-    fn check_user(&self) -> Result<(), Disconnect> {
+    /// The program that listens runs as a user whom the owner does not include.
+    fn check_user(&self, owner: PortOwner) -> Result<(), Disconnect> {
+        let is_engine = match owner {
+            PortOwner::Anyone => return Ok(()),
+            PortOwner::OwnUser => false,
+            PortOwner::Engine => true,
+        };
         let own = unix::own_uid();
         match peer_user::of_listener(&self.stream, self.address) {
             Some(uid) if uid == own || uid == ROOT => Ok(()),
+            Some(uid) if is_engine && service_user(Path::new(SERVICE_FOLDER)) == Some(uid) => {
+                Ok(())
+            }
+            // The engine is on another machine.
+            None if is_engine && !self.address.ip().to_canonical().is_loopback() => Ok(()),
             uid => Err(Disconnect::OtherUser {
                 address: self.address,
                 uid,
                 own,
+                is_engine,
             }),
         }
     }
@@ -507,7 +533,7 @@ impl Attempt {
             Err(failure) => {
                 let host = match protection {
                     Protection::Encryption { host, .. } => host.as_str(),
-                    Protection::None | Protection::SameUser => "the engine",
+                    Protection::Owner(_) => "the engine",
                 };
                 AttemptStep::Refused(handshake_failed(failure, host))
             }
@@ -522,6 +548,15 @@ impl From<io::Result<Transport>> for AttemptStep {
             Err(error) => AttemptStep::Failed(error),
         }
     }
+}
+
+/// Returns the owner of a service's folder; `None` if there is no such folder, or if others than root could have
+/// created it.
+fn service_user(folder: &Path) -> Option<u32> {
+    let parent = fs::symlink_metadata(folder.parent()?).ok()?;
+    let is_of_root = parent.is_dir() && parent.uid() == ROOT && parent.mode() & 0o022 == 0;
+    let folder = fs::symlink_metadata(folder).ok()?;
+    (is_of_root && folder.is_dir()).then(|| folder.uid())
 }
 
 fn handshake_failed(failure: Failure, host: &str) -> Disconnect {

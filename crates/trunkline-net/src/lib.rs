@@ -44,7 +44,7 @@ mod sync;
 pub mod transport;
 
 pub use clock::Clock;
-pub use dial::{DialLimits, Dialler};
+pub use dial::{DialLimits, Dialler, PortOwner};
 pub use housekeeper::Housekeeper;
 pub use link::{Admitted, Link, LinkOptions, StartError};
 pub use server::{

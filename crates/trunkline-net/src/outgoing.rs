@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use trunkline_proto::{Disconnect, EndKeys, Endpoint};
 use trunkline_types::{Tick, Timestamp};
+use zeroize::Zeroize;
 
 use crate::transport::SendHalf;
 
@@ -29,6 +30,8 @@ pub(crate) struct Outgoing {
     half: Box<dyn SendHalf>,
     buffer: Vec<u8>,
     sent: usize,
+    /// The buffer may contain a login, which is erased once it is sent.
+    may_have_login: bool,
     /// Frames with one descriptor each. They are sent between other frames, when the buffer is
     /// empty.
     frames_with_descriptor: VecDeque<(Vec<u8>, OwnedFd)>,
@@ -57,6 +60,7 @@ impl Outgoing {
             half,
             buffer: Vec::new(),
             sent: 0,
+            may_have_login: true,
             frames_with_descriptor: VecDeque::new(),
             blocked: false,
             finished: false,
@@ -126,8 +130,7 @@ impl Outgoing {
             let appended = first.len();
             if appended == 0 && second.is_empty() {
                 self.blocked = false;
-                self.buffer.clear();
-                self.sent = 0;
+                self.clear();
                 return Ok(Flush::Done);
             }
             self.last_write = now;
@@ -137,8 +140,7 @@ impl Outgoing {
             };
             self.sent += count.min(appended);
             if self.unsent() == 0 {
-                self.buffer.clear();
-                self.sent = 0;
+                self.clear();
             }
             if count > appended {
                 direct.handle_sent(now, count - appended);
@@ -165,8 +167,7 @@ impl Outgoing {
                     None => return Ok(self.block()),
                 }
             }
-            self.buffer.clear();
-            self.sent = 0;
+            self.clear();
             let Some((frame, file)) = self.frames_with_descriptor.front() else {
                 break;
             };
@@ -242,8 +243,7 @@ impl Outgoing {
     /// Continues the connection with the program that has the peer's key. Unsent data was for the
     /// former peer, and is dropped.
     pub(crate) fn continue_with(&mut self, keys: &EndKeys) -> io::Result<()> {
-        self.buffer.clear();
-        self.sent = 0;
+        self.clear();
         self.frames_with_descriptor.clear();
         self.half.continue_with(keys)
     }
@@ -258,6 +258,16 @@ impl Outgoing {
     /// Discards unsent data, because the other end is considered dead.
     pub(crate) fn abort(&mut self) {
         self.half.abort();
+    }
+
+    /// Empties the buffer. The first bytes of a connection may be a login with a password or a token.
+    fn clear(&mut self) {
+        if self.may_have_login && !self.buffer.is_empty() {
+            self.may_have_login = false;
+            self.buffer.zeroize();
+        }
+        self.buffer.clear();
+        self.sent = 0;
     }
 
     fn unsent(&self) -> usize {
@@ -276,6 +286,7 @@ impl Outgoing {
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests {
+    use std::os::unix::fs::FileExt;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -291,6 +302,22 @@ mod tests {
         fn finish(&mut self) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Behaviour: B-80.
+    #[test]
+    fn login_is_erased_once_it_is_sent() {
+        let mut sut = Outgoing::new(Box::new(FinishCounter(Arc::default())));
+        sut.push(b"correct horse battery staple");
+        let place = sut.buffer.as_ptr() as u64;
+        let mut memory = vec![0; sut.buffer.len()];
+        let own = std::fs::File::open("/proc/self/mem").unwrap();
+        own.read_exact_at(&mut memory, place).unwrap();
+        assert_eq!(memory, b"correct horse battery staple");
+        assert!(sut.write().unwrap());
+        own.read_exact_at(&mut memory, place).unwrap();
+        assert_eq!(memory, [0; 28]);
+        assert_eq!(sut.buffer.as_ptr() as u64, place);
     }
 
     /// A socket reports its own shutdown like any other event. A thread that responded to each

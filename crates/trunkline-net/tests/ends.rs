@@ -169,7 +169,7 @@ impl Endpoint for Visitor {
         if !self.has_answer && self.input == ANSWER {
             self.has_answer = true;
             self.input.clear();
-            self.next = Some(self.keys);
+            self.next = Some(self.keys.clone());
             // The driver must not send this to the server.
             self.output.extend_from_slice(HELLO);
         }
@@ -205,7 +205,7 @@ impl Endpoint for Visitor {
 
 fn keys(own_seed: [u8; 32], peer_seed: [u8; 32]) -> EndKeys {
     EndKeys {
-        own_seed,
+        own_seed: own_seed.into(),
         peer: public_key(&peer_seed).unwrap(),
     }
 }

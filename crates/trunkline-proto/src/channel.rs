@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use zeroize::Zeroizing;
+
 /// What the transport of a connection knows about its security and its peer. The default is a
 /// plain connection to an unknown peer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -35,12 +37,15 @@ impl Channel {
     }
 }
 
+/// The seed of an Ed25519 key pair: 32 random bytes. Dropping it erases it from memory.
+pub type EndSeed = Zeroizing<[u8; 32]>;
+
 /// The keys with which two ends of a stream encrypt their connection. An engine has told each end the
 /// public key of the other.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct EndKeys {
-    /// Seed of the own Ed25519 key pair: 32 random bytes. `Debug` does not show it.
-    pub own_seed: [u8; 32],
+    /// Seed of the own Ed25519 key pair. `Debug` does not show it.
+    pub own_seed: EndSeed,
     /// The Ed25519 public key that the peer must prove to have.
     pub peer: [u8; 32],
 }
@@ -55,6 +60,8 @@ impl fmt::Debug for EndKeys {
 
 #[cfg(test)]
 mod tests {
+    use zeroize::ZeroizeOnDrop;
+
     use super::*;
 
     #[test]
@@ -74,10 +81,21 @@ mod tests {
         assert!(!Channel::default().is_exposed());
     }
 
+    /// Behaviour: B-80.
+    #[test]
+    fn seed_of_an_end_is_erased() {
+        fn is_erased_on_drop(_: &impl ZeroizeOnDrop) {}
+        let keys = EndKeys {
+            own_seed: [1; 32].into(),
+            peer: [2; 32],
+        };
+        is_erased_on_drop(&keys.own_seed);
+    }
+
     #[test]
     fn seed_of_an_end_is_not_shown() {
         let keys = EndKeys {
-            own_seed: [199; 32],
+            own_seed: [199; 32].into(),
             peer: [7; 32],
         };
         let text = format!("{keys:?}");

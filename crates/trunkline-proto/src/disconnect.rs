@@ -74,10 +74,7 @@ pub enum Disconnect {
     },
     /// The program that listens at the port of this machine does not run as the user of this program,
     /// or the system does not report its user.
-    #[error(
-        "{}; run both programs as the same user, let both use an engine, or, if you trust that program, permit other users with `insecure`",
-        other_user(address, *uid, *own)
-    )]
+    #[error("{}", other_user(address, *uid, *own, *is_engine))]
     OtherUser {
         /// The address of the port.
         address: SocketAddr,
@@ -85,6 +82,8 @@ pub enum Disconnect {
         uid: Option<u32>,
         /// The user of this program.
         own: u32,
+        /// An engine was expected there, which may also run as the user of the service.
+        is_engine: bool,
     },
     /// The other end violated the protocol.
     #[error("the peer violated the protocol ({sentence}); its program is at fault")]
@@ -338,14 +337,23 @@ fn one_line(sentence: &str) -> String {
     line
 }
 
-fn other_user(address: &SocketAddr, uid: Option<u32>, own: u32) -> String {
+fn other_user(address: &SocketAddr, uid: Option<u32>, own: u32, is_engine: bool) -> String {
     let user = match uid {
         Some(uid) => format!("as user {uid}"),
         None => "as a user that the system does not report".to_owned(),
     };
+    let remedy = match is_engine {
+        true => format!(
+            "if it is the engine that you expect, join it with `trunkline join`; to accept the programs of all \
+             users, connect to tl+tcp://{address}, or, for a stream, use `insecure`"
+        ),
+        false => "run both programs as the same user, let both use an engine, or, if you trust that program, \
+                  permit other users with `insecure`"
+            .to_owned(),
+    };
     format!(
         "the program that listens at {address} runs {user}, and this program, which runs as user {own}, \
-         has not sent it anything"
+         has not sent it anything; {remedy}"
     )
 }
 

@@ -222,8 +222,9 @@ frame_kinds! {
     StreamRegister = 103, "S_REGISTER", Client;
     /// The name is registered for this endpoint.
     StreamRegistered = 104, "S_REGISTERED", Engine;
-    /// An endpoint has connected with a ticket; this frame carries the connection itself.
-    StreamArrived = 105, "S_ARRIVED", Engine;
+    /// An endpoint has connected with a ticket: this frame carries the connection itself (engine), or the
+    /// connection exists (client).
+    StreamArrived = 105, "S_ARRIVED", Both;
     /// First frame between two endpoints of a stream: identity and positions of the dialling endpoint.
     StreamHello = 106, "S_HELLO", Client;
     /// Accepts the dialling endpoint: identity and positions of the accepting endpoint.

@@ -57,7 +57,7 @@ pub mod stream;
 pub mod tlv;
 
 pub use backoff::Backoff;
-pub use channel::{Channel, EndKeys};
+pub use channel::{Channel, EndKeys, EndSeed};
 pub use credentials::{Credentials, LoginKey};
 pub use decode::DecodeError;
 pub use disconnect::Disconnect;

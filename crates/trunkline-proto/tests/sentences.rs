@@ -110,6 +110,7 @@ fn disconnect_names_the_party_at_fault_and_the_remedy() {
                 address: ([127, 0, 0, 1], 5900).into(),
                 uid: Some(1001),
                 own: 1000,
+                is_engine: false,
             },
             [
                 "at 127.0.0.1:5900 runs as user 1001, and this program, which runs as user 1000",
@@ -121,8 +122,21 @@ fn disconnect_names_the_party_at_fault_and_the_remedy() {
                 address: ([127, 0, 0, 1], 5900).into(),
                 uid: None,
                 own: 1000,
+                is_engine: false,
             },
             ["as a user that the system does not report", "`insecure`"],
+        ),
+        (
+            &Disconnect::OtherUser {
+                address: ([127, 0, 0, 1], 5850).into(),
+                uid: Some(1001),
+                own: 1000,
+                is_engine: true,
+            },
+            [
+                "the engine that you expect, join it with `trunkline join`",
+                "tl+tcp://127.0.0.1:5850",
+            ],
         ),
     ] {
         let sentence = cause.to_string();
@@ -178,6 +192,7 @@ fn disconnect_determines_quality_and_redialling() {
                 address: ([127, 0, 0, 1], 5900).into(),
                 uid: None,
                 own: 1000,
+                is_engine: false,
             },
             Reason::AccessDenied,
             true,

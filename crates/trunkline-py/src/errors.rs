@@ -107,6 +107,7 @@ pub(crate) fn of_stream(py: Python<'_>, error: &StreamError, name: &str) -> PyEr
         E::NoPeer { .. } => ("TimedOut", "no-peer"),
         E::Timeout { .. } => ("TimedOut", "timed-out"),
         E::NotEncrypted { .. } => ("Denied", "not-encrypted"),
+        E::SharedPort { .. } => ("Error", "shared-port"),
         E::Refused { code, .. } | E::Fault(StreamFault::Refused { code, .. }) => {
             (class_of(*code), code.name())
         }

@@ -113,6 +113,7 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         FrameKind::StreamList => ListedStreams(Action::Read),
         FrameKind::StreamLogin
         | FrameKind::StreamStatus
+        | FrameKind::StreamArrived
         | FrameKind::StreamRevoked
         | FrameKind::StreamKeepalive => Directory,
         FrameKind::Welcome
@@ -155,7 +156,6 @@ pub const fn requirement(kind: FrameKind) -> Requirement {
         | FrameKind::Paired
         | FrameKind::StreamTicket
         | FrameKind::StreamRegistered
-        | FrameKind::StreamArrived
         | FrameKind::StreamEndpoints
         | FrameKind::StreamRefused
         | FrameKind::StreamWelcome

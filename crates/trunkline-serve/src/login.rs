@@ -116,6 +116,11 @@ impl AwaitedLogin {
 }
 
 impl Standing {
+    /// Creates the standing of a client without a session. `wake` is called when it ends.
+    pub fn of_guest(wake: Arc<dyn Wake>) -> Self {
+        Self::new(SharedWake(wake))
+    }
+
     fn new(wake: SharedWake) -> Self {
         Self {
             goodbye: Mutex::new(None),

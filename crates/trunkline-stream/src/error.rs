@@ -1,6 +1,7 @@
 //! Defines the errors of streams. Each message names the remedy.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use trunkline_net::{BindError, StartError, TlsError};
@@ -79,6 +80,15 @@ pub enum StreamError {
     /// Listening on the port in the endpoint's URL failed.
     #[error("{}", listen_text(.0))]
     Listen(#[from] BindError),
+    /// Another endpoint of this program has opened the port in the endpoint's URL, and only one of the two
+    /// is insecure.
+    #[error("{}", shared_port_text(address, *insecure))]
+    SharedPort {
+        /// The address of the port.
+        address: SocketAddr,
+        /// The endpoint that was not created is the insecure one.
+        insecure: bool,
+    },
     /// The engine of this machine, which manages the names of endpoints, was not reached.
     #[error(
         "no engine answers at {socket}{}, so the name {} cannot be registered; start an engine, or give the endpoint its own port, as in tl://localhost:5900/{}",
@@ -253,6 +263,20 @@ fn listen_text(error: &BindError) -> String {
         ),
         error => error.to_string(),
     }
+}
+
+fn shared_port_text(address: &SocketAddr, insecure: bool) -> String {
+    let (own, other) = match insecure {
+        true => ("insecure", "not insecure"),
+        false => (
+            "not insecure",
+            "insecure, and so open to programs of other users",
+        ),
+    };
+    format!(
+        "this endpoint is {own}, but another endpoint of this program has opened the port {address}, and is \
+         {other}: give the two endpoints different ports, or create both alike"
+    )
 }
 
 /// Returns the reason why the engine was not reached, without the remedy; empty if no engine is

@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use trunkline_access::{Action, Host, Policy, SubjectError, SubjectRules, UserName};
 use trunkline_engine::{
-    Caller, Engine as Core, Principal, Rights, RightsClass, SecurityEvent, SecurityNote, Wakes,
+    Caller, Engine as Core, Principal, Rights, RightsClass, SecurityEvent, SecurityNote, Wake,
+    Wakes,
 };
 use trunkline_identity::accounts::{AccessFile, AccessFileError, Accounts, Credential};
 use trunkline_identity::attempts::LoginAttempts;
@@ -138,6 +139,13 @@ struct OpenSession {
     standing: Weak<Standing>,
 }
 
+/// For a client without a session. The directory of streams examines its standing.
+struct NoWake;
+
+impl Wake for NoWake {
+    fn wake(&self) {}
+}
+
 /// What a client has proved.
 enum Proof {
     /// It runs as the engine's user or as the system administrator.
@@ -158,6 +166,69 @@ impl Logins {
         };
         let rules = rules_of(security.accounts().policy(), &account, caller.host);
         rules.is_ok_and(|rules| rules.stream_actions(url).contains(Action::Stream))
+    }
+
+    /// Returns with what and from where the client of a session has logged in, for
+    /// [`readmit`](Self::readmit); `None` if the session has ended.
+    pub(crate) fn login_of(&self, standing: &Arc<Standing>) -> Option<String> {
+        let sessions = lock(&self.sessions);
+        let mut all = sessions.sessions.iter();
+        let session = all.find(|one| std::ptr::eq(one.standing.as_ptr(), Arc::as_ptr(standing)))?;
+        let credential = session.credential.fingerprint();
+        Some(format!("{credential} {}", session.caller.host))
+    }
+
+    /// Accepts a client that an engine of this machine accepted before a restart, as long as its account may use
+    /// the stream with this URL. `identity` is its principal; `login` is from [`login_of`](Self::login_of).
+    /// Returns the client and its standing, which has ended if the account may not use the stream.
+    pub(crate) fn readmit(
+        &self,
+        url: &StreamUrl,
+        identity: &str,
+        login: &str,
+    ) -> (Caller, Arc<Standing>) {
+        let standing = Arc::new(Standing::of_guest(Arc::new(NoWake)));
+        let mut caller = Caller {
+            principal: Principal::Unauthenticated,
+            rights: Rights::NONE,
+            remote: true,
+            origin: Arc::from("a program that connected before the engine was restarted"),
+            ..Caller::local(0, 0)
+        };
+        let mut sessions = lock(&self.sessions);
+        let mut open = || {
+            let account = UserName::parse(identity.strip_prefix("account:")?).ok()?;
+            let (credential, host) = login.split_once(' ')?;
+            caller.principal = Principal::Account(Arc::from(account.as_str()));
+            caller.host = host.parse().ok()?;
+            let accounts = self.security.as_ref()?.accounts();
+            let credential = accounts.credential(&account, &credential.parse().ok()?)?;
+            let rules = rules_of(accounts.policy(), &account, caller.host).ok()?;
+            let is_permitted = rules.stream_actions(url).contains(Action::Stream);
+            is_permitted.then(|| OpenSession {
+                caller: caller.clone(),
+                peer: host.to_owned(),
+                account,
+                credential,
+                rules,
+                standing: Arc::downgrade(&standing),
+            })
+        };
+        match open() {
+            Some(session) => sessions.sessions.push(session),
+            None => {
+                let cause = "the rights of this account were changed while the engine did not run";
+                let revoked = SecurityEvent::SessionRevoked { cause };
+                self.journal
+                    .note(&caller, &caller.host.to_string(), revoked);
+                standing.end(Goodbye {
+                    code: FaultCode::RightsChanged,
+                    retry_after: None,
+                    sentence: cause.to_owned(),
+                });
+            }
+        }
+        (caller, standing)
     }
 
     /// Sets the limit of the engine's sessions. An account may have half of them.

@@ -99,6 +99,19 @@ impl Gate for ClientGate {
         principal.is_proved().then(|| principal.to_string().into())
     }
 
+    fn login(&self) -> Option<String> {
+        self.logins.login_of(self.standing.as_ref()?)
+    }
+
+    fn guest(&self, url: &StreamUrl, identity: &str, login: &str) -> Option<Arc<dyn Gate>> {
+        let (caller, standing) = self.logins.readmit(url, identity, login);
+        Some(Arc::new(ClientGate {
+            caller,
+            logins: Arc::clone(&self.logins),
+            standing: Some(standing),
+        }))
+    }
+
     fn may_end(&self) -> bool {
         self.standing.is_some()
     }

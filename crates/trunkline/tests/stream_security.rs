@@ -78,6 +78,19 @@ impl Plant {
         }
     }
 
+    /// Stops the engine, calls `meanwhile`, and starts it again.
+    fn restart(self, meanwhile: impl FnOnce(&AccessFile)) -> Self {
+        let options = EngineOptions {
+            listen: vec![self.engine.local_addrs()[0].into()],
+            security: Some(self.folder.path().join("security")),
+            ..EngineOptions::default()
+        };
+        drop(self.engine);
+        meanwhile(&self.access);
+        let engine = Engine::start(options).unwrap();
+        Self { engine, ..self }
+    }
+
     fn port(&self) -> u16 {
         self.engine.local_addrs()[0].port()
     }
@@ -572,6 +585,46 @@ fn restart_of_the_engine_does_not_disturb_an_encrypted_stream() {
     assert_eq!(reader.properties().disconnections, 0);
 }
 
+/// The endpoint tells the engine which connections it has.
+///
+/// Behaviour: B-80, NS-66.
+#[test]
+fn revocation_after_a_restart_of_the_engine_ends_the_stream() {
+    for is_down in [false, true] {
+        let plant = Plant::start();
+        let engineer = plant.join("daq", "engineer");
+        let reader = plant.reader("archive/in");
+        let options = plant.away(plant.port(), "archive/in", Some(&engineer));
+        let mut writer = Writer::<u64>::create("daq/out", options).unwrap();
+        let mut reader = reader.join().unwrap();
+        let take_right = |access: &AccessFile| {
+            let account = UserName::parse("daq").unwrap();
+            let edited = access.edit(|edit| edit.set_role(&account, Some(Role::Viewer)));
+            edited.unwrap();
+        };
+        let plant = plant.restart(|access| {
+            if is_down {
+                take_right(access);
+            }
+        });
+        let is_registered = || plant.listed(None).ok()?.pop();
+        until("the endpoint registers again", is_registered);
+        if !is_down {
+            // Nothing has changed, so nothing ends.
+            writer.write(&0, CUT_OFF).unwrap();
+            assert_eq!(reader.read(CUT_OFF).unwrap(), 0);
+            assert_eq!(reader.properties().disconnections, 0);
+            take_right(&plant.access);
+        }
+        until("the stream is disconnected", || {
+            (reader.properties().disconnections == 1).then_some(())
+        });
+        writer.write(&1, CUT_OFF).unwrap();
+        plant.set_role("daq", Some(Role::Engineer));
+        assert_eq!(reader.read(CUT_OFF).unwrap(), 1);
+    }
+}
+
 /// A program that an account permits to ask for a stream, and that then connects to the endpoint with
 /// `used`. With another key than the engine was told, it is somebody who has got hold of the connection.
 struct Impostor {
@@ -663,7 +716,7 @@ impl Endpoint for Impostor {
                 let PeerGrant { ticket, key } = PeerGrant::decode(&frame).unwrap();
                 self.has_peer = true;
                 self.keys = Some(EndKeys {
-                    own_seed: self.used,
+                    own_seed: self.used.into(),
                     peer: key,
                 });
                 // The driver sends it to the endpoint.

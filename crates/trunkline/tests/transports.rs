@@ -5,6 +5,10 @@
 
 mod following;
 
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::Duration;
 
 use following::{TIMEOUT, wait_for};
@@ -181,4 +185,50 @@ fn one_program_uses_several_engines() {
     engines[0].shutdown(TIMEOUT);
     let level = clients[2].variable::<f64>("rig/level", TIMEOUT).unwrap();
     assert_eq!(level.get(TIMEOUT), Ok(3.0));
+}
+
+/// What a program of another user receives that listens on a port and closes each connection, and its port;
+/// `None` if this test may not become another user.
+fn listen_as_other_user() -> Option<(SocketAddr, thread::JoinHandle<Vec<u8>>)> {
+    let (listens, listening) = channel();
+    let thread = thread::spawn(move || {
+        let uid = rustix::process::Uid::from_raw(65_534);
+        // Applies to this thread alone, which ends; its sockets belong to that user.
+        if rustix::thread::set_thread_res_uid(uid, uid, uid).is_err() {
+            listens.send(None).unwrap();
+            return Vec::new();
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listens.send(listener.local_addr().ok()).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        let mut received = vec![0; 1000];
+        let count = peer.read(&mut received).unwrap_or(0);
+        received.truncate(count);
+        received
+    });
+    let address = listening.recv().unwrap()?;
+    Some((address, thread))
+}
+
+/// Another user can listen at an engine's port while the engine does not run.
+///
+/// Behaviour: B-80.
+#[test]
+fn client_sends_nothing_to_the_port_of_another_user_unless_it_asks_for_the_port() {
+    for (scheme, sends) in [("tl", false), ("tl+tcp", true)] {
+        let Some((address, impostor)) = listen_as_other_user() else {
+            println!("left out: this test may not become another user");
+            return;
+        };
+        let mut options = ConnectOptions::new(&format!("{scheme}://{address}")).unwrap();
+        options.fail_fast = true;
+        let client = Client::connect_with(&options).unwrap();
+        let error = client.wait_connected(TIMEOUT).unwrap_err().to_string();
+        drop(client);
+        let received = impostor.join().unwrap();
+        assert_eq!(!received.is_empty(), sends, "{received:?}");
+        let refusal = format!("the program that listens at {address} runs as user 65534");
+        assert_eq!(error.contains(&refusal), !sends, "{error}");
+        assert_eq!(error.contains("tl+tcp://"), !sends, "{error}");
+    }
 }

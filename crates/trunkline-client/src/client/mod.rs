@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_proto::frame::split_oversized;
-use trunkline_proto::limits::{HELLO_DEADLINE, PAGE_BYTES};
+use trunkline_proto::limits::{HELLO_DEADLINE, HELLO_FRAME_MAX, PAGE_BYTES};
 use trunkline_proto::message::keepalive::{AckBuilder, AckHead, Grant, Keepalive};
 use trunkline_proto::{
     Agreement, Channel, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameKind, LivenessAction,
@@ -306,6 +306,8 @@ impl ClientCore {
             ..
         } = &mut self.parts.base;
         if std::mem::take(&mut connection.hello_due) {
+            // So that no copy of a password or a token is left behind when `out` grows.
+            out.reserve(HELLO_FRAME_MAX as usize);
             connection.hello(options).encode(out);
         }
         if connection.is_open()

@@ -1,6 +1,7 @@
 //! An account with what proves its identity.
 
 use trunkline_access::Account;
+use zeroize::Zeroizing;
 
 use crate::fingerprint::Fingerprint;
 use crate::keys::PublicKey;
@@ -17,6 +18,19 @@ pub enum Credential {
     Password(PasswordHash),
     /// The operating system, which reported this user id.
     Uid(u32),
+}
+
+impl Credential {
+    /// Returns a fingerprint by which the credential is recognised, but from which it cannot be learnt.
+    pub fn fingerprint(&self) -> Fingerprint {
+        let text = Zeroizing::new(match self {
+            Credential::Key(key) => format!("key {key}"),
+            Credential::Certificate(fingerprint) => format!("certificate {fingerprint}"),
+            Credential::Password(hash) => format!("password {hash}"),
+            Credential::Uid(uid) => format!("uid {uid}"),
+        });
+        Fingerprint::of_spki(text.as_bytes())
+    }
 }
 
 /// A `[[user]]` of the file.
@@ -37,6 +51,18 @@ pub struct AccountEntry {
 }
 
 impl AccountEntry {
+    /// Returns the credential of the account with this fingerprint.
+    pub fn credential(&self, fingerprint: &Fingerprint) -> Option<Credential> {
+        let keys = self.keys.iter().copied().map(Credential::Key);
+        let certificates = self.certificates.iter().copied();
+        let password = self.password.clone().map(Credential::Password);
+        let uids = self.uids.iter().copied().map(Credential::Uid);
+        keys.chain(certificates.map(Credential::Certificate))
+            .chain(password)
+            .chain(uids)
+            .find(|credential| credential.fingerprint() == *fingerprint)
+    }
+
     /// Returns true if the account has this credential.
     pub fn has(&self, credential: &Credential) -> bool {
         match credential {

@@ -121,6 +121,12 @@ impl Accounts {
         entry.is_some_and(|entry| entry.has(credential))
     }
 
+    /// Returns the credential of an account with this fingerprint. A disabled account has none.
+    pub fn credential(&self, account: &UserName, fingerprint: &Fingerprint) -> Option<Credential> {
+        let entry = self.entries.get(*self.by_name.get(account.as_str())?)?;
+        entry.credential(fingerprint)
+    }
+
     /// Returns the password that a successful login with a password has proved.
     pub fn password_of(&self, account: &UserName) -> Option<Credential> {
         let entry = self.entries.get(*self.by_name.get(account.as_str())?)?;

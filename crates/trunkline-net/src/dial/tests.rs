@@ -1,6 +1,7 @@
 //! A dial on its own, with simulated time.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::mpsc::SyncSender;
 
 use socket2::{Domain, Socket, Type};
@@ -16,7 +17,7 @@ fn to_addresses(addresses: impl IntoIterator<Item = SocketAddr>) -> Dial {
     let stage = Stage::addresses(addresses);
     Dial {
         limits: DialLimits::default(),
-        protection: Protection::None,
+        protection: Protection::Owner(PortOwner::Anyone),
         near: None,
         stage,
         failures: Vec::new(),
@@ -184,7 +185,7 @@ fn a_resolver_that_does_not_answer_is_given_up() {
     };
     let mut sut = Dial {
         limits: DialLimits::default(),
-        protection: Protection::None,
+        protection: Protection::Owner(PortOwner::Anyone),
         near: None,
         stage,
         failures: Vec::new(),
@@ -208,4 +209,73 @@ fn error_of_the_pipe_closure_is_the_cause() {
             ..
         }
     ));
+}
+
+/// A port at which a program of another user listens; `None` if this test may not become another user.
+fn listener_of_other_user() -> Option<(TcpListener, SocketAddr)> {
+    let listening = std::thread::spawn(|| {
+        let uid = rustix::process::Uid::from_raw(65_534);
+        // Applies to this thread alone, which ends; its sockets belong to that user.
+        rustix::thread::set_thread_res_uid(uid, uid, uid).ok()?;
+        Some(listener())
+    });
+    listening.join().unwrap()
+}
+
+/// Behaviour: B-80.
+#[test]
+fn engine_of_this_machine_is_not_a_program_of_any_user() {
+    let (_listener, own) = listener();
+    let mut dialler = Dialler::tcp(own.ip().to_string(), own.port()).for_engine();
+    decided(start(&mut dialler)).unwrap();
+    let Some((_listener, other)) = listener_of_other_user() else {
+        println!("left out: this test may not become another user");
+        return;
+    };
+    let mut dialler = Dialler::tcp(other.ip().to_string(), other.port());
+    decided(start(&mut dialler)).unwrap();
+    for (dialler, expects_engine) in [
+        (dialler.for_engine(), true),
+        (
+            Dialler::tcp(other.ip().to_string(), other.port()).for_own_user(),
+            false,
+        ),
+    ] {
+        let mut dialler = dialler;
+        let cause = decided(start(&mut dialler)).unwrap_err();
+        assert_eq!(
+            cause,
+            Disconnect::OtherUser {
+                address: other,
+                uid: Some(65_534),
+                own: unix::own_uid(),
+                is_engine: expects_engine,
+            }
+        );
+    }
+}
+
+/// Behaviour: B-80.
+#[test]
+fn only_root_decides_who_the_service_is() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("trunkline");
+    assert_eq!(service_user(&folder), None);
+    fs::create_dir(&folder).unwrap();
+    let own = unix::own_uid();
+    assert_eq!(service_user(&folder), (own == ROOT).then_some(ROOT));
+    if own != ROOT {
+        return println!("left out: this test is not root");
+    }
+    std::os::unix::fs::chown(&folder, Some(1234), None).unwrap();
+    assert_eq!(service_user(&folder), Some(1234));
+    let set_mode = |mode| fs::set_permissions(parent.path(), fs::Permissions::from_mode(mode));
+    set_mode(0o777).unwrap();
+    assert_eq!(service_user(&folder), None, "others can create it");
+    set_mode(0o755).unwrap();
+    let link = parent.path().join("link");
+    std::os::unix::fs::symlink(&folder, &link).unwrap();
+    assert_eq!(service_user(&link), None, "a link");
+    std::os::unix::fs::chown(parent.path(), Some(1234), None).unwrap();
+    assert_eq!(service_user(&folder), None, "of another user");
 }

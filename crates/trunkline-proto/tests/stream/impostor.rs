@@ -88,6 +88,7 @@ fn only_the_first_dial_to_a_port_of_another_user_is_final() {
             address: ([127, 0, 0, 1], 5900).into(),
             uid,
             own: 1000,
+            is_engine: false,
         };
         link.handle_dial_failed(now, cause);
         let code = match link.fault() {

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use trunkline_net::{Admitted, Link, Peer, Transport, passing, tcp};
-use trunkline_proto::message::stream::directory::{Identity, Ticket};
+use trunkline_proto::message::stream::directory::{ArrivedFrom, Identity, Ticket};
 
 use crate::end::{EndpointRole, StreamEndpoint};
 use crate::properties::Properties;
@@ -18,6 +18,13 @@ pub(crate) struct Arrival {
     pub(crate) ticket: Ticket,
     /// Who has opened the connection.
     pub(crate) identity: Identity,
+}
+
+impl Arrival {
+    pub(super) fn new(ticket: Ticket, from: &ArrivedFrom) -> Self {
+        let identity = from.identity();
+        Self { ticket, identity }
+    }
 }
 
 pub(crate) trait Arrivals: Send + Sync {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use trunkline_net::passing::Descriptors;
 use trunkline_net::{Clock, DialLimits, Dialler, Link, LinkOptions, near};
+use trunkline_proto::limits::HELLO_FRAME_MAX;
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::single::SingleFrame;
@@ -16,6 +17,7 @@ use trunkline_proto::{
     VersionRange,
 };
 use trunkline_types::{StreamUrl, Tick, Timestamp};
+use zeroize::Zeroize;
 
 use super::own_address;
 use crate::options::EngineSecurity;
@@ -102,7 +104,8 @@ pub fn list(
         credentials: security.and_then(|security| security.credentials.clone()),
         channel: Channel::default(),
         frames: FrameBuffer::new(FrameLimits::default()),
-        out: Vec::new(),
+        // With room for the login, so that no copy of it is left behind.
+        out: Vec::with_capacity(HELLO_FRAME_MAX as usize),
         endpoints: Vec::new(),
         outcome: None,
     };
@@ -193,7 +196,9 @@ impl Endpoint for Lister {
     }
 
     fn poll_output(&mut self, _: Tick, _: Timestamp, _: usize, out: &mut Vec<u8>) -> bool {
-        out.append(&mut self.out);
+        out.extend_from_slice(&self.out);
+        // The login may have contained a password or a token.
+        self.out.zeroize();
         false
     }
 

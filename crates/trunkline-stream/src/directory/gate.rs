@@ -36,6 +36,21 @@ pub trait Gate: Send + Sync {
         None
     }
 
+    /// Returns with what and from where the program has logged in, in a form for
+    /// [`guest`](Self::guest) of another directory of this engine; `None` if its rights cannot end.
+    fn login(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns the gate of a peer that another directory of this engine admitted to the stream with this URL,
+    /// before a restart: with its [`identity`](Self::identity) and [`login`](Self::login), as the endpoint of
+    /// this gate reports them. Its rights have ended if they do not permit the stream now. `None` if they
+    /// cannot end.
+    fn guest(&self, url: &StreamUrl, identity: &str, login: &str) -> Option<Arc<dyn Gate>> {
+        let _ = (url, identity, login);
+        None
+    }
+
     /// Returns true if [`has_ended`](Self::has_ended) can become true.
     fn may_end(&self) -> bool {
         false

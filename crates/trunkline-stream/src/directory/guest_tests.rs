@@ -183,6 +183,28 @@ fn endpoint_registers_again_before_its_old_connection_is_forgotten() {
     assert_eq!(sut.host.take_revoked(second), [(ticket, false)]);
 }
 
+/// After a restart of the engine.
+///
+/// Behaviour: B-80, B-83.
+#[test]
+fn guests_of_an_earlier_directory_are_adopted_once_and_bounded() {
+    let sut = Rig::start();
+    let owner = sut.register(ENDPOINT);
+    let adopt = |index: u16| {
+        let mut ticket = Ticket::default();
+        ticket[..2].copy_from_slice(&index.to_le_bytes());
+        let gate: SharedGate = sut.guest.clone();
+        sut.host.adopt_guest(owner, ticket, |_| Some(gate))
+    };
+    assert!((0..1024).all(adopt));
+    assert!((0..1024).all(adopt), "they are known already");
+    assert!(!adopt(1024));
+    assert_eq!(Arc::strong_count(&sut.guest), 1 + 1024);
+    assert!(sut.host.take_revoked(owner).is_empty());
+    sut.end_rights();
+    assert_eq!(sut.host.take_revoked(owner).len(), 1024);
+}
+
 /// Connections that have ended make room, and none is ended for another one.
 ///
 /// Behaviour: B-80, B-83.

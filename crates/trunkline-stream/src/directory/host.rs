@@ -68,7 +68,7 @@ struct Handover {
     ticket: Ticket,
     content: Content,
     gate: SharedGate,
-    identity: Identity,
+    from: ArrivedFrom,
 }
 
 /// What an endpoint learns about a peer that arrives.
@@ -320,6 +320,7 @@ impl DirectoryHost {
             (number, owner.id.clone(), owner.key)
         };
         gate.pass(FrameKind::StreamHello, &id.url)?;
+        let from = ArrivedFrom::of(&identity, gate.login());
         let mut state = self.lock();
         let guests = state.guests.get(&id).map_or(0, Vec::len);
         if gate.may_end() && guests >= GUESTS_MAX {
@@ -339,7 +340,7 @@ impl DirectoryHost {
             ticket: *ticket,
             content,
             gate: Arc::clone(gate),
-            identity,
+            from,
         };
         // The oldest entry belongs to a transport that was abandoned.
         if state.handovers.len() >= HANDOVERS_MAX {
@@ -448,7 +449,7 @@ impl DirectoryHost {
             ticket,
             content,
             gate,
-            identity,
+            from,
         }) = state.handovers.remove(&number)
         else {
             return;
@@ -475,12 +476,11 @@ impl DirectoryHost {
                 note();
                 // An unusable socket is closed, and the peer connects again.
                 if let (Content::Bytes(bytes), Ok(transport)) = (content, transport_of(socket)) {
-                    arrivals.arrive(transport, Arrival { ticket, identity }, &bytes);
+                    arrivals.arrive(transport, Arrival::new(ticket, &from), &bytes);
                 }
             }
             Route::Session(notifier) => {
                 let mut frame = Vec::new();
-                let from = ArrivedFrom::of(&identity);
                 match &content {
                     Content::Bytes(bytes) => {
                         Arrived { ticket, bytes }.encode_from(&from, &mut frame);
@@ -551,6 +551,45 @@ impl DirectoryHost {
                 (guest.ticket, guest.is_lost)
             })
             .collect()
+    }
+
+    /// Remembers a peer that arrived before this directory existed, as the owner of the name has reported.
+    /// `gate_of` returns its gate. Returns false if it is one too many.
+    pub(super) fn adopt_guest(
+        &self,
+        number: u64,
+        ticket: Ticket,
+        gate_of: impl FnOnce(&StreamUrl) -> Option<SharedGate>,
+    ) -> bool {
+        let id = {
+            let state = self.lock();
+            let Some(Owner { id, .. }) = state.owners.get(&number) else {
+                return true;
+            };
+            let mut guests = state.guests.get(id).into_iter().flatten();
+            // The endpoint has only lost its connection to this directory.
+            if guests.any(|guest| guest.ticket == ticket) {
+                return true;
+            }
+            id.clone()
+        };
+        let Some(gate) = gate_of(&id.url) else {
+            return true;
+        };
+        let mut guest = Guest {
+            ticket,
+            gate,
+            is_lost: false,
+            ordered: None,
+        };
+        guest.check(&id.url);
+        let mut state = self.lock();
+        let guests = state.guests.entry(id).or_default();
+        let has_room = guests.len() < GUESTS_MAX;
+        if has_room {
+            guests.push(guest);
+        }
+        has_room
     }
 
     /// Forgets a peer whose connection has ended, as the owner of the name has reported.

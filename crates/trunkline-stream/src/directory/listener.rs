@@ -7,15 +7,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use trunkline_net::{
-    BindError, Clock, Notifier, Peer, Refusal, Server, ServerOptions, SessionFactory, near,
-};
+use trunkline_net::{Clock, Notifier, Peer, Refusal, Server, ServerOptions, SessionFactory, near};
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::control::encode_refused;
 use trunkline_proto::stream::DirectoryLimits;
 use trunkline_proto::{Endpoint, FaultCode, VersionRange};
 
 use super::{DirectoryHost, DirectorySession, OpenGate};
+use crate::error::StreamError;
 
 /// One endpoint's use of a listening port, and the directory of the endpoints on that port. Dropping
 /// the last `Listener` of a port closes the port.
@@ -28,6 +27,8 @@ struct Port {
     host: Arc<DirectoryHost>,
     /// Held so that the server's threads keep running.
     _server: Server,
+    /// Programs of other users, and of other machines, may connect.
+    insecure: bool,
     /// Number of [`Listener`]s of this port.
     uses: usize,
 }
@@ -75,13 +76,21 @@ static PORTS: Mutex<BTreeMap<SocketAddr, Port>> = Mutex::new(BTreeMap::new());
 
 impl Listener {
     /// Returns the listener at an address, and opens it if necessary.
+    ///
+    /// # Errors
+    /// [`StreamError::SharedPort`] if another endpoint of this process has opened the port with another
+    /// value of `insecure`; otherwise [`StreamError::Listen`].
     pub(crate) fn at(
         address: SocketAddr,
         sockets: Option<&Path>,
         insecure: bool,
-    ) -> Result<Self, BindError> {
+    ) -> Result<Self, StreamError> {
         let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(port) = ports.get_mut(&address) {
+            // A port is open to other users for all its endpoints or for none.
+            if port.insecure != insecure {
+                return Err(StreamError::SharedPort { address, insecure });
+            }
             port.uses += 1;
             let host = port.host.clone();
             return Ok(Self { host, address });
@@ -105,6 +114,7 @@ impl Listener {
         let port = Port {
             host: host.clone(),
             _server: server,
+            insecure,
             uses: 1,
         };
         ports.insert(address, port);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use trunkline_net::{Clock, near, public_key};
 use trunkline_proto::message::stream::directory::Register;
-use trunkline_proto::stream::{LinkOptions, Secret};
+use trunkline_proto::stream::LinkOptions;
 use trunkline_proto::{FaultCode, VersionRange};
 use trunkline_types::{StreamUrl, Tick};
 
@@ -88,8 +88,8 @@ pub(crate) async fn register(
     let Some(socket) = near::socket(sockets, options.directory_port) else {
         return Ok(None);
     };
-    let Secret(own_seed) = Environment::Real
-        .secret()
+    let own_seed = Environment::Real
+        .end_seed()
         .map_err(|cause| StreamError::Random { cause })?;
     let register = Register {
         versions: VersionRange::OURS,

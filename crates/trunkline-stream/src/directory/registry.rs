@@ -12,13 +12,13 @@ use trunkline_proto::message::stream::directory::{
     Arrived, ArrivedFrom, Register, Revoked, RevokedFor, Visitor,
 };
 use trunkline_proto::{
-    Backoff, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits, Liveness,
-    LivenessAction, VersionRange,
+    Backoff, Disconnect, EndSeed, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits,
+    Liveness, LivenessAction, VersionRange,
 };
 use trunkline_types::{SocketPath, Tick, Timestamp};
 
+use super::Arrivals;
 use super::visits::Visits;
-use super::{Arrival, Arrivals};
 use crate::properties::Reporter;
 
 /// A connection that keeps a name registered until the connection is dropped. It registers the name
@@ -56,7 +56,7 @@ pub(crate) struct RegistryEnd {
 pub(crate) fn start(
     socket: SocketPath,
     register: Register,
-    own_seed: [u8; 32],
+    own_seed: EndSeed,
     arrivals: Arc<dyn Arrivals>,
 ) -> Result<Arc<Registry>, StartError> {
     let descriptors = CurrentDescriptors::default();
@@ -110,6 +110,14 @@ impl RegistryEnd {
         }
     }
 
+    /// Reports the connections whose rights can end. The engine may have been restarted, and does not know them
+    /// then.
+    fn report_guests(&mut self) {
+        for (ticket, from) in self.visits.guests() {
+            Arrived { ticket, bytes: &[] }.encode_from(&from, &mut self.out);
+        }
+    }
+
     fn handle_frames(&mut self, now: Tick, bytes: &mut &[u8]) -> Result<(), Disconnect> {
         while let Some(frame) = self.frames.next_frame(now, bytes)? {
             match frame.kind() {
@@ -117,6 +125,7 @@ impl RegistryEnd {
                     self.name_state = NameState::Registered;
                     self.backoff.reset();
                     self.report(now);
+                    self.report_guests();
                 }
                 Some(FrameKind::StreamRefused) => {
                     let refused = Refused::decode(&frame)?;
@@ -126,20 +135,14 @@ impl RegistryEnd {
                 Some(FrameKind::StreamArrived) => {
                     let arrived = Arrived::decode(&frame)?;
                     if let Some(socket) = take_socket(&self.descriptors) {
-                        let arrival = Arrival {
-                            ticket: arrived.ticket,
-                            identity: ArrivedFrom::decode(&frame)?,
-                        };
+                        let arrival = (arrived.ticket, ArrivedFrom::decode(&frame)?);
                         self.visits.accept_plain(socket, arrival, arrived.bytes);
                     }
                 }
                 Some(FrameKind::StreamVisitor) => {
                     let visitor = Visitor::decode(&frame)?;
                     if let Some(socket) = take_socket(&self.descriptors) {
-                        let arrival = Arrival {
-                            ticket: visitor.ticket,
-                            identity: ArrivedFrom::decode(&frame)?,
-                        };
+                        let arrival = (visitor.ticket, ArrivedFrom::decode(&frame)?);
                         self.visits.accept(socket, arrival, visitor.key);
                     }
                 }

@@ -12,7 +12,8 @@ use trunkline_proto::message::stream::control::{
     decode_keepalive, encode_keepalive, encode_refused,
 };
 use trunkline_proto::message::stream::directory::{
-    EndKey, Identity, Lookup, PeerGrant, Register, Registered, Revoked, RevokedFor, TicketGrant,
+    Arrived, ArrivedFrom, EndKey, Identity, Lookup, PeerGrant, Register, Registered, Revoked,
+    RevokedFor, Ticket, TicketGrant,
 };
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsQuery};
 use trunkline_proto::message::stream::seal::is_frame_intact;
@@ -309,6 +310,12 @@ impl DirectorySession {
             Request::Status(status) if self.role == Role::Owner => {
                 self.host.store_status(self.number, *status);
             }
+            Request::Guest(ticket, from) if self.role == Role::Owner => {
+                let gate_of = |url: &StreamUrl| self.gate.guest(url, &from.identity, &from.login);
+                if !self.host.adopt_guest(self.number, ticket, gate_of) {
+                    Revoked { ticket }.encode(&mut self.output);
+                }
+            }
             Request::Revoked(Revoked { ticket }) if self.role == Role::Owner => {
                 self.host.forget_guest(self.number, &ticket);
             }
@@ -325,6 +332,7 @@ impl DirectorySession {
             | Request::Hello(_)
             | Request::List(_)
             | Request::Status(_)
+            | Request::Guest(..)
             | Request::Revoked(_) => {
                 self.closing = Some(Disconnect::Malformed {
                     sentence: "the peer sent a second request on a connection to the directory, \
@@ -366,7 +374,7 @@ impl DirectorySession {
         // These frames do not leave the machine, so they have no seal to detect alterations.
         let is_local = matches!(
             frame.kind(),
-            Some(FrameKind::StreamStatus | FrameKind::StreamRevoked)
+            Some(FrameKind::StreamStatus | FrameKind::StreamArrived | FrameKind::StreamRevoked)
         );
         if !is_local && !is_frame_intact(frame) {
             let sentence = "a frame from an endpoint was altered in transit".to_owned();
@@ -379,6 +387,10 @@ impl DirectorySession {
             Some(FrameKind::StreamList) => Request::List(EndpointsQuery::decode(frame)?),
             Some(FrameKind::StreamStatus) => {
                 Request::Status(Box::new(EndpointStatus::decode(frame)?))
+            }
+            Some(FrameKind::StreamArrived) => {
+                let Arrived { ticket, .. } = Arrived::decode(frame)?;
+                Request::Guest(ticket, ArrivedFrom::decode(frame)?)
             }
             Some(FrameKind::StreamRevoked) => Request::Revoked(Revoked::decode(frame)?),
             Some(FrameKind::StreamKeepalive) => {
@@ -464,6 +476,8 @@ enum Request {
     Hello(Box<StreamHello>),
     List(EndpointsQuery),
     Status(Box<EndpointStatus>),
+    /// The connection of a peer exists.
+    Guest(Ticket, ArrivedFrom),
     /// The connection of a peer has ended.
     Revoked(Revoked),
     Keepalive,

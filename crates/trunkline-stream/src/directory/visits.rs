@@ -4,7 +4,7 @@
 //! the first frame after it, take place on a thread of their own, so that a slow visitor delays neither
 //! the endpoint nor other visitors.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use trunkline_net::{Clock, accept_end, tcp};
 use trunkline_proto::frame::HEADER_BYTES;
-use trunkline_proto::message::stream::directory::{EndKey, Ticket};
-use trunkline_proto::{EndKeys, FrameHeader};
+use trunkline_proto::message::stream::directory::{ArrivedFrom, EndKey, Ticket};
+use trunkline_proto::{EndKeys, EndSeed, FrameHeader};
 
 use super::{Arrival, Arrivals, transport_of};
 
@@ -29,7 +29,7 @@ const REVOKED_MAX: usize = 1024;
 /// The arrivals at one endpoint.
 pub(super) struct Visits {
     arrivals: Arc<dyn Arrivals>,
-    own_seed: [u8; 32],
+    own_seed: EndSeed,
     state: Mutex<State>,
 }
 
@@ -39,12 +39,13 @@ struct State {
     waiting: BTreeSet<Ticket>,
     /// The last tickets that were revoked, the oldest first.
     revoked: VecDeque<Ticket>,
-    /// Tickets of connections whose end is not reported to the engine yet.
-    unreported: BTreeSet<Ticket>,
+    /// Tickets of connections whose end is not reported to the engine yet, with what the engine has said about
+    /// them.
+    unreported: BTreeMap<Ticket, ArrivedFrom>,
 }
 
 impl Visits {
-    pub(super) fn new(arrivals: Arc<dyn Arrivals>, own_seed: [u8; 32]) -> Self {
+    pub(super) fn new(arrivals: Arc<dyn Arrivals>, own_seed: EndSeed) -> Self {
         Self {
             arrivals,
             own_seed,
@@ -53,11 +54,16 @@ impl Visits {
     }
 
     /// Accepts an endpoint that the engine has read `bytes` from, which begin with S_HELLO.
-    pub(super) fn accept_plain(&self, socket: OwnedFd, arrival: Arrival, bytes: &[u8]) {
-        let ticket = arrival.ticket;
+    pub(super) fn accept_plain(
+        &self,
+        socket: OwnedFd,
+        (ticket, from): (Ticket, ArrivedFrom),
+        bytes: &[u8],
+    ) {
+        let arrival = Arrival::new(ticket, &from);
         let is_revoked = {
             let mut state = self.lock();
-            state.unreported.insert(ticket);
+            state.unreported.insert(ticket, from);
             state.revoked.contains(&ticket)
         };
         // An unusable socket is closed, and the peer dials again.
@@ -69,18 +75,23 @@ impl Visits {
     }
 
     /// Accepts an endpoint that must prove its key. One that does not, or that is too slow, is closed.
-    pub(super) fn accept(self: &Arc<Self>, socket: OwnedFd, arrival: Arrival, key: EndKey) {
-        let ticket = arrival.ticket;
+    pub(super) fn accept(
+        self: &Arc<Self>,
+        socket: OwnedFd,
+        (ticket, from): (Ticket, ArrivedFrom),
+        key: EndKey,
+    ) {
+        let arrival = Arrival::new(ticket, &from);
         {
             let mut state = self.lock();
-            state.unreported.insert(ticket);
+            state.unreported.insert(ticket, from);
             if state.waiting.len() >= WAITING_MAX || state.revoked.contains(&ticket) {
                 return;
             }
             state.waiting.insert(ticket);
         }
         let keys = EndKeys {
-            own_seed: self.own_seed,
+            own_seed: self.own_seed.clone(),
             peer: key,
         };
         let visits = Arc::clone(self);
@@ -109,7 +120,7 @@ impl Visits {
     pub(super) fn revoke(&self, ticket: &Ticket, is_lost: bool) {
         let mut state = self.lock();
         state.waiting.remove(ticket);
-        state.unreported.insert(*ticket);
+        state.unreported.entry(*ticket).or_default();
         state.revoked.push_back(*ticket);
         if state.revoked.len() > REVOKED_MAX {
             state.revoked.pop_front();
@@ -126,11 +137,21 @@ impl Visits {
         }
         let connected = self.arrivals.tickets();
         let unreported = std::mem::take(&mut state.unreported);
-        let (open, ended): (BTreeSet<_>, BTreeSet<_>) = unreported
+        let (open, ended): (BTreeMap<_, _>, BTreeMap<_, _>) = unreported
             .into_iter()
-            .partition(|ticket| state.waiting.contains(ticket) || connected.contains(ticket));
+            .partition(|(ticket, _)| state.waiting.contains(ticket) || connected.contains(ticket));
         state.unreported = open;
-        ended.into_iter().collect()
+        ended.into_keys().collect()
+    }
+
+    /// Returns the connections whose end is not reported and whose rights can end.
+    pub(super) fn guests(&self) -> Vec<(Ticket, ArrivedFrom)> {
+        let state = self.lock();
+        let can_end = |(_, from): &(&Ticket, &ArrivedFrom)| !from.login.is_empty();
+        let guests = state.unreported.iter().filter(can_end);
+        guests
+            .map(|(ticket, from)| (*ticket, from.clone()))
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

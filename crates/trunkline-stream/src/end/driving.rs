@@ -44,7 +44,7 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
                         .as_ref()
                         .and_then(|target| target.login.as_ref());
                     self.end_keys = login.map(|login| EndKeys {
-                        own_seed: login.own_seed,
+                        own_seed: login.own_seed.clone(),
                         peer: key,
                     });
                     self.poll_ring();

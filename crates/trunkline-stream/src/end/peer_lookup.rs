@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use trunkline_proto::limits::HELLO_FRAME_MAX;
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::single::SingleFrame;
@@ -10,10 +11,11 @@ use trunkline_proto::message::stream::control::{decode_keepalive, encode_keepali
 use trunkline_proto::message::stream::directory::{EndKey, Lookup, PeerGrant, Ticket, TicketGrant};
 use trunkline_proto::message::stream::seal::is_frame_intact;
 use trunkline_proto::{
-    Channel, Credentials, Disconnect, FrameBuffer, FrameKind, FrameLimits, Liveness,
+    Channel, Credentials, Disconnect, EndSeed, FrameBuffer, FrameKind, FrameLimits, Liveness,
     LivenessAction, VersionRange,
 };
 use trunkline_types::Tick;
+use zeroize::Zeroize;
 
 /// The peer that an endpoint looks up, and the endpoint's own identity.
 #[derive(Clone, Debug)]
@@ -33,7 +35,7 @@ pub(crate) struct Target {
 pub(crate) struct Login {
     pub(crate) credentials: Option<Credentials>,
     /// The seed of the endpoint's own key. `Debug` does not show it.
-    pub(crate) own_seed: [u8; 32],
+    pub(crate) own_seed: EndSeed,
     pub(crate) own_key: EndKey,
 }
 
@@ -69,7 +71,8 @@ pub(super) enum LookupAnswer {
 
 impl PeerLookup {
     pub(super) fn begin(target: &Target, channel: &Channel, now: Tick) -> Self {
-        let mut out = Vec::new();
+        // With room for the login, so that no copy of it is left behind.
+        let mut out = Vec::with_capacity(HELLO_FRAME_MAX as usize);
         let is_encrypted = channel.binding.is_some();
         let login = target.login.as_ref().filter(|_| is_encrypted);
         if let Some(credentials) = login.and_then(|login| login.credentials.as_ref()) {
@@ -168,7 +171,9 @@ impl PeerLookup {
     }
 
     pub(super) fn poll_output(&mut self, out: &mut Vec<u8>) {
-        out.append(&mut self.out);
+        out.extend_from_slice(&self.out);
+        // The login may have contained a password or a token.
+        self.out.zeroize();
     }
 
     pub(super) fn poll_timeout(&self) -> Tick {

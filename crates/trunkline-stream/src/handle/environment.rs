@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_net::Clock;
+use trunkline_proto::EndSeed;
 use trunkline_proto::message::stream::Incarnation;
 use trunkline_proto::stream::{Secret, lineage};
 use trunkline_types::Tick;
@@ -65,11 +66,16 @@ impl Environment {
     }
 
     pub(crate) fn secret(&self) -> io::Result<Secret> {
-        let mut bytes = [0; 32];
+        Ok(Secret(*self.end_seed()?))
+    }
+
+    /// Returns the seed of an endpoint's key.
+    pub(crate) fn end_seed(&self) -> io::Result<EndSeed> {
+        let mut bytes = EndSeed::default();
         let (first, rest) = bytes.split_at_mut(16);
         first.copy_from_slice(&self.random()?);
         rest.copy_from_slice(&self.random()?);
-        Ok(Secret(bytes))
+        Ok(bytes)
     }
 
     /// Returns an arbitrary number, which spreads events that would otherwise coincide.

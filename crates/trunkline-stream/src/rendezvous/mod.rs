@@ -17,7 +17,7 @@ use std::sync::Arc;
 use trunkline_net::passing::Descriptors;
 use trunkline_net::{Spin, StreamMemory, public_key};
 use trunkline_proto::message::stream::{Incarnation, Until};
-use trunkline_proto::stream::{ElementForm, LinkOptions, ReaderLink, Role, Secret, WriterLink};
+use trunkline_proto::stream::{ElementForm, LinkOptions, ReaderLink, Role, WriterLink};
 use trunkline_ring::{RingShape, RingStart};
 use trunkline_types::{DataType, StreamUrl, Tick};
 
@@ -214,7 +214,7 @@ impl<'w, W: World> Plan<'w, W> {
         let login = match &self.options.security {
             None => None,
             Some(security) => {
-                let Secret(own_seed) = self.world.environment().secret().map_err(no_random)?;
+                let own_seed = self.world.environment().end_seed().map_err(no_random)?;
                 Some(Login {
                     credentials: security.credentials.clone(),
                     own_key: public_key(&own_seed)?,

@@ -79,10 +79,12 @@ fn dialler(
         true => options.directory_port,
         false => DIRECTORY_PORT,
     });
-    // A program of another user may listen at the port of an endpoint first, and would get the data.
+    // A program of another user may listen at the port of an endpoint or of an engine first, and would get the
+    // data.
     let for_user = |dialler: Dialler| match peer.port() {
-        Some(_) if !options.insecure => dialler.for_own_user(),
-        _ => dialler,
+        _ if options.insecure => dialler,
+        Some(_) => dialler.for_own_user(),
+        None => dialler.for_engine(),
     };
     // A program of another user than the engine's has no socket, and may have joined the engine.
     let has_socket = near::socket(options.sockets.as_deref(), port)

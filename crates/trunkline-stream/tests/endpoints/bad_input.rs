@@ -198,6 +198,40 @@ fn port_of_an_endpoint_is_for_programs_of_its_user_unless_it_is_insecure() {
     }
 }
 
+/// An endpoint would otherwise get a port that is open to other users without having asked for it.
+///
+/// Behaviour: B-80.
+#[test]
+fn endpoints_of_one_program_share_a_port_only_if_both_are_insecure_or_neither_is() {
+    for insecure in [false, true] {
+        let address = address();
+        let create = move |name: &str, insecure| {
+            let options = Options {
+                insecure,
+                ..options(10)
+            };
+            Reader::<f64>::create(&url(address, name), options)
+        };
+        let first = thread::spawn(move || create("first", insecure).unwrap());
+        // It listens.
+        drop(Raw::dial(address));
+        let error = create("other", !insecure).unwrap_err();
+        let StreamError::SharedPort { address: port, .. } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(*port, address);
+        assert!(error.to_string().contains("different ports"), "{error}");
+        let second = thread::spawn(move || create("second", insecure).unwrap());
+        for (name, reader) in [("first", first), ("second", second)] {
+            let own = naming(&url(address, name), options(10));
+            let mut writer = Writer::<f64>::create(name, own).unwrap();
+            let mut reader = reader.join().unwrap();
+            writer.write(&0.5, LONG).unwrap();
+            assert_eq!(reader.read(LONG).unwrap(), 0.5);
+        }
+    }
+}
+
 /// What a program of another user receives that listens at this address and refuses every connection; `None` if
 /// this test may not become another user.
 fn listen_as_other_user(address: SocketAddr) -> Option<JoinHandle<Vec<u8>>> {
@@ -258,6 +292,39 @@ fn endpoint_sends_nothing_to_the_port_of_another_user_unless_insecure() {
                 "{sentence}"
             );
         }
+    }
+}
+
+/// Behaviour: B-80.
+#[test]
+fn endpoint_sends_nothing_to_the_engine_port_of_another_user_unless_insecure() {
+    let folder = tempfile::tempdir().unwrap();
+    for insecure in [false, true] {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let Some(impostor) = listen_as_other_user(address) else {
+            println!("left out: this test may not become another user");
+            return;
+        };
+        let own = Options {
+            insecure,
+            directory_port: address.port(),
+            sockets: Some(folder.path().to_owned()),
+            ..naming("tl://localhost/passive", options(10))
+        };
+        let error = Writer::<f64>::create("own", own).unwrap_err();
+        let StreamError::Fault(StreamFault::Refused { code, sentence }) = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(*code, FaultCode::Denied);
+        let received = impostor.join().unwrap();
+        assert_eq!(received.is_empty(), !insecure, "{received:?}");
+        assert_eq!(
+            sentence.contains("runs as user 65534"),
+            !insecure,
+            "{sentence}"
+        );
     }
 }
 

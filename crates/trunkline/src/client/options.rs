@@ -15,8 +15,9 @@ use crate::contexts::{ClientSecurity, ContextError, Contexts};
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
     /// Host and port of the engine, or its Unix socket. A variable name in the URL is ignored. For
-    /// a port of this machine, the client uses the engine's Unix socket if there is one, unless the
-    /// URL begins with `tl+tcp://`.
+    /// a port of this machine, the client uses the engine's Unix socket if there is one. Without encryption, it
+    /// refuses a port at which a program of another user listens, other than root and the user of the service
+    /// `trunkline`. With `tl+tcp://`, it uses the port itself, whoever listens there.
     pub url: Url,
     /// Name of the program, as operators of the engine see it.
     pub program: String,
@@ -84,7 +85,7 @@ impl ConnectOptions {
         let host = self.url.host.as_deref().unwrap_or("localhost");
         let port = self.url.port_or_default();
         match &self.url.via {
-            Transport::Best => near::dialler(None, host, port),
+            Transport::Best => near::dialler(None, host, port).for_engine(),
             Transport::Tcp => Dialler::tcp(host, port),
             Transport::Unix(path) => Dialler::Unix(path.clone()),
             Transport::Shared(path) => Dialler::Shared(path.clone()),

@@ -296,6 +296,7 @@ pub(super) fn problem(error: &StreamError) -> Problem {
         StreamError::Listen(_) => (Exit::Failed, "listen"),
         StreamError::NoDirectory { .. } => (Exit::Unreachable, "no-directory"),
         StreamError::NotEncrypted { .. } => (Exit::Failed, "not-encrypted"),
+        StreamError::SharedPort { .. } => (Exit::Failed, "shared-port"),
         StreamError::Refused {
             code: code @ (FaultCode::Denied | FaultCode::NotAuthenticated),
             ..

@@ -24,7 +24,7 @@ fn keys() -> [EndKeys; 2] {
     let seeds = [[1; 32], [2; 32]];
     let publics = seeds.map(|seed| public_key(&seed).unwrap());
     [0, 1].map(|at| EndKeys {
-        own_seed: seeds[at],
+        own_seed: seeds[at].into(),
         peer: publics[1 - at],
     })
 }

@@ -116,9 +116,22 @@ fn directory(samples: &mut Vec<Sample>) {
         |out| {
             let from = ArrivedFrom {
                 identity: "account:daq".to_owned(),
+                login: String::new(),
             };
             let bytes = &[1, 2, 3];
             Arrived { ticket, bytes }.encode_from(&from, out);
+        },
+    );
+    add(
+        samples,
+        "s-arrived-report",
+        "The endpoint reports the connection to an engine that was restarted",
+        |out| {
+            let from = ArrivedFrom {
+                identity: "account:daq".to_owned(),
+                login: "sha256:0f 192.0.2.7".to_owned(),
+            };
+            Arrived { ticket, bytes: &[] }.encode_from(&from, out);
         },
     );
 }

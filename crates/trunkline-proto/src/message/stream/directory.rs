@@ -93,7 +93,8 @@ record! {
 single_frame! { StreamRegistered, Registered, unnumbered }
 
 record! {
-    /// An endpoint has presented a ticket.
+    /// From the engine: an endpoint has presented a ticket. From the endpoint that it has arrived at, without
+    /// further bytes: the connection exists, so the engine must end it once its rights end.
     #[derive(Copy, Eq)]
     pub struct Arrived<'a> {
         pub ticket: Ticket = Fixed,
@@ -110,22 +111,30 @@ fields! {
     pub struct ArrivedFrom {
         /// The account or the local user that has opened the connection; empty if unknown.
         1: pub identity: String = IfSet<Brief>,
+        /// With what and from where the account has logged in, in a form that only engines read. An endpoint
+        /// shows it to the engine at which it registers; empty if the rights of the connection cannot change.
+        2: pub login: String = IfSet<Brief>,
     }
 }
 
 impl ArrivedFrom {
-    pub fn of(identity: &Identity) -> Self {
+    pub fn of(identity: &Identity, login: Option<String>) -> Self {
         Self {
             identity: identity.as_deref().unwrap_or_default().to_owned(),
+            login: login.unwrap_or_default(),
         }
     }
 
     /// Reads the extension of a frame. An engine of an older version sends none.
-    pub fn decode(frame: &Frame<'_>) -> Result<Identity, DecodeError> {
-        let Self { identity } = read_extension(frame)?;
-        Ok(Some(identity)
+    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
+        read_extension(frame)
+    }
+
+    /// Returns who has opened the connection.
+    pub fn identity(&self) -> Identity {
+        Some(&*self.identity)
             .filter(|identity| !identity.is_empty())
-            .map(Arc::from))
+            .map(Arc::from)
     }
 }
 
