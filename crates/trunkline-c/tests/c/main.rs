@@ -16,6 +16,7 @@ mod header;
 mod installation;
 mod languages;
 mod programs;
+mod table;
 
 use std::fs;
 use std::path::Path;
