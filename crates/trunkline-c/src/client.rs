@@ -412,7 +412,7 @@ pub unsafe extern "C" fn tl_read(
         let mut contents = readings.lock()?;
         let mut buffer = match std::mem::take(&mut contents.rows) {
             Rows::Read(buffer) => buffer,
-            Rows::Taken(_) | Rows::Listed(_) => ReadingBuffer::new(),
+            _ => ReadingBuffer::new(),
         };
         contents.types = types_of(&list);
         let read = object

@@ -21,6 +21,7 @@
 //! - `client`: connections, opening, reading. `writes`: writes, batches and groups.
 //! - `subscription`: subscriptions with a queue or a callback.
 //! - `stream`, `record`, `history`, `provider`: streams, recordings, history, I/O servers.
+//! - `alarms`, `audit`, `control`: alarms, the audit trail, control of folders.
 //! - `engine`: an engine in this process, and its variables.
 //!
 //! `examples/write_header.rs` writes the header from the comments here.
@@ -32,8 +33,11 @@
               parameters are plain"
 )]
 
+pub mod alarms;
 pub mod arguments;
+pub mod audit;
 pub mod client;
+pub mod control;
 pub mod engine;
 pub mod errors;
 pub mod faults;

@@ -11,7 +11,7 @@ use trunkline::record::{
     Pace, PlayVariablesOptions, RecordedVariables, RecordingError, VariableRecorder,
     VariableRecorderOptions, VariableRecorderStatus, play_into_variables, stopper,
 };
-use trunkline::types::Pattern;
+use trunkline::types::{FaultCode, Pattern};
 
 use crate::arguments::{Timeout, names, put, put_or_none, put_text, text};
 use crate::client::{tl_client, with_client};
@@ -184,14 +184,12 @@ pub unsafe extern "C" fn tl_recorder_start(
 const LOOK: Duration = Duration::from_millis(2);
 
 pub(crate) fn parse_patterns(text: &str) -> Result<Vec<Pattern>, Failure> {
-    let patterns = names(text)?.into_iter();
-    patterns
-        .map(|pattern| {
-            Pattern::parse(pattern).map_err(|error| {
-                Failure::fault(trunkline::types::FaultCode::BadPattern, error.to_string())
-            })
-        })
-        .collect()
+    names(text)?.into_iter().map(parse_pattern).collect()
+}
+
+pub(crate) fn parse_pattern(pattern: &str) -> Result<Pattern, Failure> {
+    let parsed = Pattern::parse(pattern);
+    parsed.map_err(|error| Failure::fault(FaultCode::BadPattern, error.to_string()))
 }
 
 /// Stores the state of a recording.
