@@ -156,18 +156,6 @@
 // Elements count as read when the program calls `tl_stream_reader_commit`.
 #define TL_COMMIT_BY_PROGRAM 1
 
-// The run has elements; the writer goes on.
-#define TL_RUN_ELEMENTS 0
-
-// The writer was closed, and everything that it wrote was read.
-#define TL_RUN_CLOSED 1
-
-// The writer was aborted: its elements are incomplete.
-#define TL_RUN_ABORTED 2
-
-// The writer is gone or was created again.
-#define TL_RUN_FAULT 3
-
 // Flush until the elements were handed to the transport.
 #define TL_UNTIL_SENT 0
 
@@ -182,6 +170,18 @@
 
 // As the quota of a writer with several readers: the writer waits for the slowest reader.
 #define TL_NO_QUOTA UINT64_MAX
+
+// The run has elements; the writer goes on.
+#define TL_RUN_ELEMENTS 0
+
+// The writer was closed, and everything that it wrote was read.
+#define TL_RUN_CLOSED 1
+
+// The writer was aborted: its elements are incomplete.
+#define TL_RUN_ABORTED 2
+
+// The writer is gone or was created again.
+#define TL_RUN_FAULT 3
 
 // All recorded rows.
 #define TL_HISTORY_ROWS 0
@@ -280,7 +280,7 @@
 #define TL_ALARM_TEXT_EVENT 8
 
 // As the beginning of `tl_follow_alarms`: changes from now on.
-#define TL_TIME_NOW INT64_MAX
+#define TL_SINCE_NOW INT64_MAX
 
 // Who did it.
 #define TL_AUDIT_TEXT_WHO 0
@@ -342,6 +342,9 @@
 // Passes requests for fresh values to the program as orders. Without it, they are answered with the
 // last published value.
 #define TL_PROVIDER_TAKES_REQUESTS 1
+
+// As the time of a published value: the engine sets the time.
+#define TL_TIME_NOW INT64_MIN
 
 // The result of a function: `TL_OK`, or the reason why it did not do its work. Positive numbers are
 // faults that an engine or a peer reports; their numbers are those of the network protocol. Negative
@@ -483,37 +486,9 @@ typedef void (*tl_on_update)(void *context,
 // and closed once these are created.
 typedef uint64_t tl_stream_options;
 
-// The reader of a stream. One thread at a time may read; all threads may close it and read its
-// properties.
-typedef uint64_t tl_stream_reader;
-
-// Consecutive elements of one of several writers, or the end of its stream.
-typedef struct tl_stream_run {
-    // Number of the writer at this reader, from 1.
-    uint64_t writer;
-    // Number of elements; 0 at the end.
-    uint64_t count;
-    // One of `TL_RUN_...`.
-    int32_t kind;
-    // Always 0.
-    int32_t reserved;
-} tl_stream_run;
-
-// One of the readers of a writer with several readers, or one of the writers of a reader with several
-// writers.
-typedef struct tl_stream_peer {
-    // Number of the peer at this end, from 1. Numbers are never used again.
-    uint64_t number;
-    // Of a reader: elements that it has not confirmed. Of a writer: elements that have arrived from it
-    // and were not read.
-    uint64_t waiting;
-    // Of a reader: elements that were dropped because it was too slow. Of a writer: 0.
-    uint64_t lost;
-    // 1 while connected, otherwise 0.
-    int32_t is_connected;
-    // Always 0.
-    int32_t reserved;
-} tl_stream_peer;
+// The writer of a stream. One thread at a time may write and flush; all threads may close it and read
+// its properties.
+typedef uint64_t tl_stream_writer;
 
 // The state of one end of a stream.
 typedef struct tl_stream_properties {
@@ -534,9 +509,21 @@ typedef struct tl_stream_properties {
     int32_t is_ended;
 } tl_stream_properties;
 
-// The writer of a stream. One thread at a time may write and flush; all threads may close it and read
-// its properties.
-typedef uint64_t tl_stream_writer;
+// One of the readers of a writer with several readers, or one of the writers of a reader with several
+// writers.
+typedef struct tl_stream_peer {
+    // Number of the peer at this end, from 1. Numbers are never used again.
+    uint64_t number;
+    // Of a reader: elements that it has not confirmed. Of a writer: elements that have arrived from it
+    // and were not read.
+    uint64_t waiting;
+    // Of a reader: elements that were dropped because it was too slow. Of a writer: 0.
+    uint64_t lost;
+    // 1 while connected, otherwise 0.
+    int32_t is_connected;
+    // Always 0.
+    int32_t reserved;
+} tl_stream_peer;
 
 // A reader that has left a writer with several readers.
 typedef struct tl_stream_departed {
@@ -549,6 +536,22 @@ typedef struct tl_stream_departed {
     // Elements that were dropped because the reader was too slow.
     uint64_t lost;
 } tl_stream_departed;
+
+// The reader of a stream. One thread at a time may read; all threads may close it and read its
+// properties.
+typedef uint64_t tl_stream_reader;
+
+// Consecutive elements of one of several writers, or the end of its stream.
+typedef struct tl_stream_run {
+    // Number of the writer at this reader, from 1.
+    uint64_t writer;
+    // Number of elements; 0 at the end.
+    uint64_t count;
+    // One of `TL_RUN_...`.
+    int32_t kind;
+    // Always 0.
+    int32_t reserved;
+} tl_stream_run;
 
 // A recording of variables that is in progress.
 typedef uint64_t tl_recorder;
@@ -1720,421 +1723,6 @@ tl_status tl_stream_options_set_journal(tl_stream_options options,
                                         int32_t durability,
                                         int32_t commit);
 
-// Creates the reader of a stream, and waits until it is connected to its writer. The parameters are
-// those of `tl_stream_writer_create`; close the handle with `tl_stream_reader_close`.
-tl_status tl_stream_reader_create(const char *url,
-                                  size_t url_length,
-                                  const char *element_type,
-                                  size_t type_length,
-                                  const char *peer,
-                                  size_t peer_length,
-                                  size_t capacity,
-                                  uint16_t engine_port,
-                                  int32_t timeout_ms,
-                                  tl_stream_reader *reader);
-
-// Creates the reader of a stream with options, such as a journal. The parameters are those of
-// `tl_stream_writer_create_with`.
-tl_status tl_stream_reader_create_with(const char *url,
-                                       size_t url_length,
-                                       const char *element_type,
-                                       size_t type_length,
-                                       const char *peer,
-                                       size_t peer_length,
-                                       tl_stream_options options,
-                                       int32_t timeout_ms,
-                                       tl_stream_reader *reader);
-
-// Creates a reader with several writers, and waits for the first ones. The writers are ordinary ones that
-// name this end as their peer; each has a buffer of the capacity in the options. Read it with
-// `tl_stream_read_run`.
-//
-// `options`: from `tl_stream_options_create`, without a journal; 0 for none.
-//
-// `writers_min`: number of writers to wait for. `writers_max`: largest number of writers at a time; 0 is
-// 64.
-//
-// Errors: as `tl_stream_writer_create`; `TL_ERROR_ARGUMENT` for options with a journal.
-tl_status tl_stream_fan_in_create(const char *url,
-                                  size_t url_length,
-                                  const char *element_type,
-                                  size_t type_length,
-                                  tl_stream_options options,
-                                  size_t writers_min,
-                                  size_t writers_max,
-                                  int32_t timeout_ms,
-                                  tl_stream_reader *reader);
-
-// Waits for at least `minimum` elements, and reads all that are available, at most `capacity`. Fewer than
-// `minimum` only at the end of the stream, or before a gap.
-//
-// `elements`: room for `capacity` elements of the stream's type, as for `tl_stream_write`.
-//
-// `element_bytes`: size of one element, such as `sizeof(double)`; checks the type.
-//
-// `minimum`: from 0, which does not wait, to `capacity`. `minimum == capacity` fills the array.
-//
-// `count`: where the number of elements read is stored.
-//
-// Errors: `TL_ERROR_TIMEOUT`, nothing was read. `TL_ERROR_STREAM_ENDED`, `TL_ERROR_STREAM_LOST`,
-// `TL_ERROR_STREAM_ABORTED`, `TL_ERROR_STREAM_OVER`, `TL_ERROR_CLOSED`, `TL_ERROR_BUSY`,
-// `TL_FAULT_WRONG_TYPE`.
-tl_status tl_stream_read(tl_stream_reader reader,
-                         void *elements,
-                         size_t element_bytes,
-                         size_t minimum,
-                         size_t capacity,
-                         int32_t timeout_ms,
-                         size_t *count);
-
-// Reads one element of any type as text: a string as it is, another type as the command line prints it.
-//
-// `buffer`, `capacity`, `length`: see "Texts that the library returns".
-//
-// Errors: as `tl_stream_read`. After `TL_ERROR_SHORT_BUFFER`, the next call gets the same element.
-tl_status tl_stream_read_text(tl_stream_reader reader,
-                              int32_t timeout_ms,
-                              char *buffer,
-                              size_t capacity,
-                              size_t *length);
-
-// Waits for at least `minimum` elements, and lends all that are available, at most `maximum`, in the
-// memory of the reader, so that they need not be copied. They count as read when the program calls
-// `tl_stream_release`. Until then, other functions that use this reader give `TL_ERROR_BUSY`, also those
-// that close it.
-//
-// `element_bytes`: size of one element, such as `sizeof(double)`; checks the type.
-//
-// `elements`: where the address is stored. It is valid until `tl_stream_release`, and only then. Do not
-// write there.
-//
-// `count`: where the number of elements is stored; fewer than `minimum` only as for `tl_stream_read`.
-//
-// Errors: as `tl_stream_read`; then NULL and 0 are stored.
-tl_status tl_stream_acquire(tl_stream_reader reader,
-                            size_t element_bytes,
-                            size_t minimum,
-                            size_t maximum,
-                            int32_t timeout_ms,
-                            const void **elements,
-                            size_t *count);
-
-// Returns the memory that `tl_stream_acquire` has lent: its elements are read, and the writer can send
-// more.
-//
-// Errors: `TL_ERROR_ARGUMENT` if nothing is lent.
-tl_status tl_stream_release(tl_stream_reader reader);
-
-// Declares that the program has processed all elements that it has read. With a journal, they are not
-// delivered again after a crash; without one, this does nothing.
-//
-// Errors: `TL_ERROR_SYSTEM` if the journal cannot be written.
-tl_status tl_stream_reader_commit(tl_stream_reader reader);
-
-// Waits for elements of any writer of a reader with several writers, or for the end of a writer's stream,
-// and reads up to `capacity` elements of that writer.
-//
-// `elements`: room for `capacity` elements, as for `tl_stream_read`. `element_bytes`: size of one
-// element.
-//
-// `capacity`: from 1.
-//
-// `run`: where the writer and the number of elements are stored.
-//
-// Errors: `TL_ERROR_TIMEOUT`, nothing was read; `TL_ERROR_ARGUMENT` for a reader with one writer;
-// `TL_FAULT_WRONG_TYPE`, `TL_ERROR_CLOSED`, `TL_ERROR_BUSY`.
-tl_status tl_stream_read_run(tl_stream_reader reader,
-                             void *elements,
-                             size_t element_bytes,
-                             size_t capacity,
-                             int32_t timeout_ms,
-                             struct tl_stream_run *run);
-
-// Copies the URL of the writer of the last `tl_stream_read_run`.
-//
-// `buffer`, `capacity`, `length`: see "Texts that the library returns".
-//
-// Errors: `TL_ERROR_ARGUMENT` before the first run.
-tl_status tl_stream_run_url(tl_stream_reader reader, char *buffer, size_t capacity, size_t *length);
-
-// Copies the reason why the last `tl_stream_read_run` ended with `TL_RUN_ABORTED` or `TL_RUN_FAULT`; the
-// empty text for the other kinds.
-//
-// `buffer`, `capacity`, `length`: see "Texts that the library returns".
-//
-// Errors: `TL_ERROR_ARGUMENT` before the first run.
-tl_status tl_stream_run_reason(tl_stream_reader reader,
-                               char *buffer,
-                               size_t capacity,
-                               size_t *length);
-
-// Copies the writers of a reader with several writers: those that are connected, may come back, or have
-// elements left to read.
-//
-// `writers`: room for `capacity` peers. `count`: where their number is stored; may be NULL. With a
-// capacity of 0, only the number is stored.
-//
-// Errors: `TL_ERROR_ARGUMENT` for a reader with one writer; `TL_ERROR_SHORT_BUFFER`, and nothing is
-// copied; `TL_ERROR_BUSY`.
-tl_status tl_stream_reader_writers(tl_stream_reader reader,
-                                   struct tl_stream_peer *writers,
-                                   size_t capacity,
-                                   size_t *count);
-
-// Closes a reader. Without a journal, the writer learns how far the stream was read, and can write no
-// more. With a journal, the next reader with this name and journal continues the stream.
-//
-// Errors: `TL_ERROR_BUSY` while the program has memory from `tl_stream_acquire`; the reader stays open.
-tl_status tl_stream_reader_close(tl_stream_reader reader);
-
-// Closes a reader, also with a journal, ends its stream, and empties the journal.
-//
-// Errors: as `tl_stream_reader_close`; `TL_ERROR_SYSTEM` if the journal was not emptied.
-tl_status tl_stream_reader_destroy(tl_stream_reader reader);
-
-// Stores the state of a reader, at once, also while another thread waits in a call.
-tl_status tl_stream_reader_properties(tl_stream_reader reader,
-                                      struct tl_stream_properties *properties);
-
-// Creates the writer of a stream, and waits until it is connected to its reader. One of the two ends
-// names the other as its peer.
-//
-// `url`, `url_length`: name of this end, such as `daq/out`; an engine of this machine keeps the names.
-//
-// `element_type`, `type_length`: the type of the elements, such as `f64`, `i16` or `string`. Both ends
-// need the same type.
-//
-// `peer`, `peer_length`: name or URL of the reader, such as `daq/raw` or `tl://plant7/daq/raw`; empty
-// if the reader names this end.
-//
-// `capacity`: capacity of the buffer in elements; 0 is 4096.
-//
-// `engine_port`: port of the engine of this machine; 0 is 5850.
-//
-// `timeout_ms`: longest wait for the reader in milliseconds, or `TL_FOREVER`.
-//
-// `writer`: where the handle is stored. Close it with `tl_stream_writer_close`.
-//
-// Errors: `TL_ERROR_TIMEOUT` if there is no reader in time; `TL_ERROR_SYNTAX`; `TL_ERROR_SYSTEM` if no
-// engine runs; `TL_FAULT_STREAM_TYPE` and others if the reader refuses: 0 is stored.
-tl_status tl_stream_writer_create(const char *url,
-                                  size_t url_length,
-                                  const char *element_type,
-                                  size_t type_length,
-                                  const char *peer,
-                                  size_t peer_length,
-                                  size_t capacity,
-                                  uint16_t engine_port,
-                                  int32_t timeout_ms,
-                                  tl_stream_writer *writer);
-
-// Creates the writer of a stream with options, such as a journal. Otherwise as
-// `tl_stream_writer_create`.
-//
-// `options`: from `tl_stream_options_create`; 0 for none.
-//
-// Errors: as `tl_stream_writer_create`; `TL_ERROR_SYSTEM` if the journal cannot be used.
-tl_status tl_stream_writer_create_with(const char *url,
-                                       size_t url_length,
-                                       const char *element_type,
-                                       size_t type_length,
-                                       const char *peer,
-                                       size_t peer_length,
-                                       tl_stream_options options,
-                                       int32_t timeout_ms,
-                                       tl_stream_writer *writer);
-
-// Creates a writer with several readers, each of which gets all elements, and waits for the first ones.
-// The readers are ordinary ones that name this end as their peer. `tl_stream_write`, `tl_stream_flush`
-// and `tl_stream_writer_close` apply to all of them.
-//
-// `options`: from `tl_stream_options_create`, without a journal; 0 for none.
-//
-// `readers_min`: number of readers to wait for; each of these gets all elements. `readers_max`: largest
-// number of readers at a time; 0 is 64.
-//
-// `quota`: `TL_NO_QUOTA`: the writer waits for the slowest reader. Another number: the writer waits for
-// no reader, and a reader that is further behind loses the oldest elements and gets
-// `TL_ERROR_STREAM_LOST`.
-//
-// Errors: as `tl_stream_writer_create`; `TL_ERROR_ARGUMENT` for options with a journal.
-tl_status tl_stream_fan_out_create(const char *url,
-                                   size_t url_length,
-                                   const char *element_type,
-                                   size_t type_length,
-                                   tl_stream_options options,
-                                   size_t readers_min,
-                                   size_t readers_max,
-                                   uint64_t quota,
-                                   int32_t timeout_ms,
-                                   tl_stream_writer *writer);
-
-// Writes all elements of a stream, or none. Waits for room in the buffer.
-//
-// `elements`: an array of `count` elements of the stream's type: numbers, booleans as bytes 0 and 1,
-// timestamps as `int64_t`, structs without padding.
-//
-// `element_bytes`: size of one element, such as `sizeof(double)`; checks the type.
-//
-// Errors: `TL_ERROR_TIMEOUT`, nothing was written. `TL_ERROR_LIMIT` if the buffer can never hold so
-// many. `TL_FAULT_WRONG_TYPE`. `TL_ERROR_STREAM_OVER` if the reader is gone. `TL_ERROR_CLOSED`,
-// `TL_ERROR_BUSY`.
-tl_status tl_stream_write(tl_stream_writer writer,
-                          const void *elements,
-                          size_t element_bytes,
-                          size_t count,
-                          int32_t timeout_ms);
-
-// Writes one element of any type, given as text: a string as it is, another type as the command line
-// reads it.
-//
-// Errors: as `tl_stream_write`, and `TL_FAULT_INVALID_VALUE`.
-tl_status tl_stream_write_text(tl_stream_writer writer,
-                               const char *value,
-                               size_t value_length,
-                               int32_t timeout_ms);
-
-// Waits for room for `count` elements, and lends the memory from which they are sent, so that they need
-// not be copied. The program writes the elements there, and then calls `tl_stream_commit`. Until then,
-// other functions that use this writer give `TL_ERROR_BUSY`, also those that close it.
-//
-// `element_bytes`: size of one element, such as `sizeof(double)`; checks the type.
-//
-// `elements`: where the address is stored. It is valid until `tl_stream_commit`, and only then. Before
-// the program has written it, its content is undefined.
-//
-// Errors: as `tl_stream_write`; `TL_ERROR_ARGUMENT` for a writer with several readers. NULL is stored.
-tl_status tl_stream_reserve(tl_stream_writer writer,
-                            size_t element_bytes,
-                            size_t count,
-                            int32_t timeout_ms,
-                            void **elements);
-
-// Writes the first `count` elements of the memory that `tl_stream_reserve` has lent, and returns the
-// memory to the library. With a `count` of 0, nothing is written.
-//
-// `timeout_ms`: only a journal makes this wait.
-//
-// Errors: `TL_ERROR_TIMEOUT`: the journal is full; the memory is still lent. `TL_FAULT_WRONG_TYPE` if the
-// bytes are no valid elements; the memory is still lent. `TL_ERROR_ARGUMENT` if nothing is lent.
-tl_status tl_stream_commit(tl_stream_writer writer,
-                           size_t count,
-                           int32_t timeout_ms);
-
-// Sends all written elements at once, and waits until they have reached a stage. With a timeout of 0, it
-// does not wait.
-//
-// `until`: one of `TL_UNTIL_...`.
-//
-// Errors: `TL_ERROR_TIMEOUT`; the elements are on their way all the same. `TL_ERROR_ARGUMENT` for
-// another stage, or for `TL_UNTIL_DURABLE` if the reader has no journal.
-tl_status tl_stream_flush(tl_stream_writer writer,
-                          int32_t until,
-                          int32_t timeout_ms);
-
-// Closes a writer once the reader has received all elements, or after the timeout.
-//
-// `undelivered`: where the number of elements is stored that the reader has not received, of several
-// readers their sum; may be NULL.
-//
-// Errors: `TL_ERROR_BUSY` while the program has memory from `tl_stream_reserve`; the writer stays open.
-tl_status tl_stream_writer_close(tl_stream_writer writer,
-                                 int32_t timeout_ms,
-                                 uint64_t *undelivered);
-
-// Closes a writer at once: the reader gets `TL_ERROR_STREAM_ABORTED` with the reason after the elements
-// that have arrived. For a program that cannot write everything.
-//
-// Errors: as `tl_stream_writer_close`.
-tl_status tl_stream_writer_abort(tl_stream_writer writer,
-                                 const char *reason,
-                                 size_t reason_length);
-
-// Closes a writer with a journal without ending its stream: the next writer with this name and journal
-// continues it.
-//
-// Errors: `TL_ERROR_ARGUMENT` for a writer without a journal, which stays open; those of
-// `tl_stream_writer_close`.
-tl_status tl_stream_writer_suspend(tl_stream_writer writer);
-
-// Stores the state of a writer, at once, also while another thread waits in a call.
-tl_status tl_stream_writer_properties(tl_stream_writer writer,
-                                      struct tl_stream_properties *properties);
-
-// Copies the readers of a writer with several readers: those that are connected or may come back.
-//
-// `readers`: room for `capacity` peers. `count`: where their number is stored; may be NULL. With a
-// capacity of 0, only the number is stored.
-//
-// Errors: `TL_ERROR_ARGUMENT` for a writer with one reader; `TL_ERROR_SHORT_BUFFER`, and nothing is
-// copied; `TL_ERROR_BUSY`.
-tl_status tl_stream_writer_readers(tl_stream_writer writer,
-                                   struct tl_stream_peer *readers,
-                                   size_t capacity,
-                                   size_t *count);
-
-// Copies the URL of one of the readers, by its number.
-//
-// `buffer`, `capacity`, `length`: see "Texts that the library returns".
-//
-// Errors: as `tl_stream_writer_readers`; `TL_ERROR_ARGUMENT` if there is no such reader.
-tl_status tl_stream_writer_reader_url(tl_stream_writer writer,
-                                      uint64_t number,
-                                      char *buffer,
-                                      size_t capacity,
-                                      size_t *length);
-
-// Takes the next of the readers that have left a writer with several readers. The writer keeps the last
-// 64.
-//
-// `reader`: where the reader is stored. `has_reader`: where 1 is stored, or 0 if no other reader has
-// left; then `reader` is not stored.
-//
-// Errors: `TL_ERROR_ARGUMENT` for a writer with one reader; `TL_ERROR_BUSY`.
-tl_status tl_stream_writer_departed(tl_stream_writer writer,
-                                    struct tl_stream_departed *reader,
-                                    int32_t *has_reader);
-
-// Creates options: a buffer of 4096 elements, the engine of this machine at port 5850, no journal, and
-// no limit for how long the peer may be away. Close them with `tl_stream_options_close`.
-tl_status tl_stream_options_create(tl_stream_options *options);
-
-// Closes options.
-tl_status tl_stream_options_close(tl_stream_options options);
-
-// Sets the capacity of the buffer in elements; 0 is 4096.
-tl_status tl_stream_options_set_capacity(tl_stream_options options, size_t capacity);
-
-// Sets the port of the engine of this machine, which keeps the names; 0 is 5850.
-tl_status tl_stream_options_set_engine_port(tl_stream_options options, uint16_t port);
-
-// Sets the longest time in milliseconds that a peer may be disconnected before the stream is over, or
-// `TL_FOREVER`.
-tl_status tl_stream_options_set_gone_after(tl_stream_options options,
-                                           int32_t gone_after_ms);
-
-// Permits connections with other machines that are not encrypted, if `is_permitted` is not 0.
-tl_status tl_stream_options_set_insecure(tl_stream_options options, int32_t is_permitted);
-
-// Gives the end a journal, with which the stream survives the end of the program. An end that is created
-// again with the same name and journal continues the stream.
-//
-// `folder`, `folder_length`: folder of the journal, which no other end may use; it is created if it does
-// not exist.
-//
-// `bytes_max`: limit of its size in bytes; 0 is 1 GiB. A writer whose journal is full waits, as for a
-// full buffer.
-//
-// `durability`: one of `TL_DURABILITY_...`. `commit`: for a reader, one of `TL_COMMIT_...`.
-//
-// Errors: `TL_ERROR_ARGUMENT` for another durability or commit.
-tl_status tl_stream_options_set_journal(tl_stream_options options,
-                                        const char *folder,
-                                        size_t folder_length,
-                                        uint64_t bytes_max,
-                                        int32_t durability,
-                                        int32_t commit);
-
 // Creates the writer of a stream, and waits until it is connected to its reader. One of the two ends
 // names the other as its peer.
 //
@@ -2705,7 +2293,7 @@ tl_status tl_alarms_close(tl_alarm_list alarms);
 //
 // `statuses`: room for `capacity` statuses, or NULL.
 //
-// Errors: the first of the statuses that is not `TL_OK`, such as `TL_FAULT_UNKNOWN_NAME` or
+// Errors: the first of the statuses that is not `TL_OK`, such as `TL_FAULT_UNKNOWN_FIELD` or
 // `TL_FAULT_DENIED`; the action was applied to the others all the same. `TL_ERROR_SHORT_BUFFER` if there
 // are more than `capacity` alarms and `states` or `statuses` is given: nothing was done.
 tl_status tl_act_on_alarms(tl_client client,
@@ -2725,7 +2313,7 @@ tl_status tl_act_on_alarms(tl_client client,
 //
 // `pattern`, `area`, `priority_min`: as for `tl_alarms`.
 //
-// `since_ns`: `TL_TIME_NOW` for changes from now on; or UTC nanoseconds since 1970, to begin with the
+// `since_ns`: `TL_SINCE_NOW` for changes from now on; or UTC nanoseconds since 1970, to begin with the
 // recorded changes from then on; or `TL_TIME_OPEN` for all recorded changes.
 //
 // `changes`: where the handle is stored. Close it with `tl_alarm_changes_close`.
@@ -2750,8 +2338,9 @@ tl_status tl_follow_alarms(tl_client client,
 // journal had no room for them or has removed them; may be NULL. If it is not 0, `alarm` has no state,
 // and only its number and time are set.
 //
-// Errors: `TL_ERROR_TIMEOUT` if there was no change; `TL_ERROR_NOT_CONNECTED`; `TL_ERROR_CLOSED`;
-// `TL_ERROR_BUSY` if another thread waits.
+// Errors: `TL_ERROR_TIMEOUT` if there was no change; `TL_FAULT_UNKNOWN_NAME` if the engine has no variables
+// of its own, because its configuration sets `health = "0s"`; `TL_ERROR_NOT_CONNECTED`;
+// `TL_ERROR_CLOSED`; `TL_ERROR_BUSY` if another thread waits.
 tl_status tl_alarm_changes_next(tl_alarm_changes changes,
                                 int32_t timeout_ms,
                                 struct tl_alarm *alarm,
@@ -2837,7 +2426,7 @@ tl_status tl_audit_close(tl_audit_query audit);
 // `control`: where the control is stored; may be NULL.
 //
 // Errors: `TL_FAULT_CONTROLLED` if a client of the same or a higher level has control, which the message
-// names; `TL_FAULT_DENIED`; `TL_ERROR_SYNTAX` for a folder that is not valid; `TL_ERROR_TIMEOUT`.
+// names; `TL_FAULT_DENIED`; `TL_FAULT_BAD_NAME` for a folder that is not valid; `TL_ERROR_TIMEOUT`.
 tl_status tl_take_control(tl_client client,
                           const char *folder,
                           size_t folder_length,

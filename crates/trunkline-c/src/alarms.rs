@@ -82,7 +82,7 @@ pub const TL_ALARM_TEXT_COMMENT: i32 = 7;
 pub const TL_ALARM_TEXT_EVENT: i32 = 8;
 
 /// As the beginning of `tl_follow_alarms`: changes from now on.
-pub const TL_TIME_NOW: i64 = i64::MAX;
+pub const TL_SINCE_NOW: i64 = i64::MAX;
 
 /// An alarm with its state, or a change of it. A time that does not apply is `TL_TIME_OPEN`.
 #[allow(non_camel_case_types, reason = "C names")]
@@ -509,7 +509,7 @@ impl AlarmChangesObject {
 ///
 /// `pattern`, `area`, `priority_min`: as for `tl_alarms`.
 ///
-/// `since_ns`: `TL_TIME_NOW` for changes from now on; or UTC nanoseconds since 1970, to begin with the
+/// `since_ns`: `TL_SINCE_NOW` for changes from now on; or UTC nanoseconds since 1970, to begin with the
 /// recorded changes from then on; or `TL_TIME_OPEN` for all recorded changes.
 ///
 /// `changes`: where the handle is stored. Close it with `tl_alarm_changes_close`.
@@ -543,7 +543,7 @@ pub unsafe extern "C" fn tl_follow_alarms(
             ..AlarmJournalQuery::default()
         };
         let mut newest = None;
-        if since_ns == TL_TIME_NOW {
+        if since_ns == TL_SINCE_NOW {
             let last = AlarmJournalQuery {
                 newest_first: true,
                 limit: 1,

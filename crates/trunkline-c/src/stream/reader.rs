@@ -12,8 +12,7 @@ use trunkline::types::Value;
 
 use super::end::{End, bytes_of};
 use super::options::{Given, Request, request, tl_stream_options};
-use super::peers::{put_peers, tl_stream_peer};
-use super::{properties_of, tl_stream_properties};
+use super::state::{properties_of, put_peers, tl_stream_peer, tl_stream_properties};
 use crate::arguments::{Timeout, put, put_text, room};
 use crate::errors::{Failure, tl_status};
 use crate::values;

@@ -12,8 +12,10 @@ use trunkline::types::DataType;
 
 use super::end::{End, bytes_of};
 use super::options::{Given, Request, request, tl_stream_options};
-use super::peers::{departed_of, put_peers, put_url, tl_stream_departed, tl_stream_peer};
-use super::{properties_of, tl_stream_properties};
+use super::state::{
+    departed_of, properties_of, put_peers, put_url, tl_stream_departed, tl_stream_peer,
+    tl_stream_properties,
+};
 use crate::arguments::{Timeout, elements, put, put_or_none, text};
 use crate::errors::{Failure, tl_status};
 use crate::values;

@@ -56,7 +56,7 @@ static void alarms_are_listed_acted_on_and_followed(void) {
     int32_t states[2];
     tl_status statuses[2];
 
-    OK(tl_follow_alarms(client, NULL, 0, NULL, 0, 0, TL_TIME_NOW, 9000, &changes));
+    OK(tl_follow_alarms(client, NULL, 0, NULL, 0, 0, TL_SINCE_NOW, 9000, &changes));
     EXPECT(TL_ERROR_ARGUMENT, tl_alarm_changes_text(changes, TL_ALARM_TEXT_ALARM, NULL, 0, &count));
     EXPECT(TL_ERROR_TIMEOUT, tl_alarm_changes_next(changes, 0, &alarm, &lost));
     write_level(90.0);
@@ -128,7 +128,7 @@ static void *wait_for_a_change(void *changes) {
 static void closing_ends_the_wait_for_an_alarm(void) {
     tl_alarm_changes changes;
     pthread_t thread;
-    OK(tl_follow_alarms(client, NULL, 0, NULL, 0, 0, TL_TIME_NOW, 9000, &changes));
+    OK(tl_follow_alarms(client, NULL, 0, NULL, 0, 0, TL_SINCE_NOW, 9000, &changes));
     CHECK(pthread_create(&thread, NULL, wait_for_a_change, &changes) == 0);
     OK(tl_alarm_changes_close(changes));
     CHECK(pthread_join(thread, NULL) == 0);

@@ -5,6 +5,8 @@ use std::process::Command;
 use trunkline::Engine;
 
 use crate::compiler::{Installed, expect_success, root};
+use crate::csharp::Bindings;
+
 #[path = "../../../../scenarios/driver.rs"]
 mod driver;
 
@@ -61,4 +63,12 @@ fn c_has_the_results_of_the_table() {
     let installed = Installed::new();
     let program = installed.compile(&root().join("scenarios/driver.c"), "c99", &[]);
     run(&mut installed.command(&program));
+}
+
+/// Behaviour: API-03.
+#[test]
+fn csharp_has_the_results_of_the_table() {
+    if let Some(bindings) = Bindings::new("scenarios/driver.cs") {
+        run(&mut bindings.program(&root().join("scenarios/driver.cs")));
+    }
 }
