@@ -1196,86 +1196,6 @@ tl_status tl_variable_type(tl_client client,
                            size_t capacity,
                            size_t *length);
 
-// Reads the current values of variables from the engine, in one round trip, into `readings`.
-//
-// Errors: the fault of the first variable that cannot be read; the others are read all the same.
-// `TL_ERROR_BUSY` if another thread uses `readings`.
-tl_status tl_read(tl_client client,
-                  const tl_variable *variables,
-                  size_t count,
-                  int32_t timeout_ms,
-                  tl_readings readings);
-
-// Reads variables at one instant, into `readings`.
-//
-// `count`: at most 4096 variables for one instant. With more, the readings are not from one instant.
-//
-// `instant_ns`: where the instant is stored, UTC nanoseconds since 1970; may be NULL.
-//
-// `is_consistent`: where 1 is stored if all readings are from one instant, otherwise 0; may be NULL.
-//
-// Errors: as `tl_read`.
-tl_status tl_snapshot(tl_client client,
-                      const tl_variable *variables,
-                      size_t count,
-                      int32_t timeout_ms,
-                      tl_readings readings,
-                      int64_t *instant_ns,
-                      int32_t *is_consistent);
-
-// Reads the current values of numeric variables as doubles: numbers, booleans as 0 or 1, enums as
-// their index. Also reads values of bad quality; `tl_read` has the quality.
-//
-// `values`: room for `count` doubles; NaN for a variable that cannot be read.
-//
-// `statuses`: room for `count` statuses, or NULL: `TL_OK`, the fault, `TL_FAULT_NO_VALUE` for a
-// variable that was never written, or `TL_FAULT_WRONG_TYPE` for one that is not a number.
-//
-// Errors: the first of the statuses that is not `TL_OK`; the other variables are read all the same.
-tl_status tl_read_f64(tl_client client,
-                      const tl_variable *variables,
-                      size_t count,
-                      int32_t timeout_ms,
-                      double *values,
-                      tl_status *statuses);
-
-// Reads the current values of variables as 64-bit integers: integers, booleans as 0 or 1, enums as
-// their index, times as nanoseconds. Otherwise as `tl_read_f64`.
-//
-// `values`: room for `count` integers; 0 for a variable that cannot be read.
-//
-// Errors: as `tl_read_f64`, and `TL_FAULT_OUT_OF_RANGE` for a `u64` of 2^63 or more.
-tl_status tl_read_i64(tl_client client,
-                      const tl_variable *variables,
-                      size_t count,
-                      int32_t timeout_ms,
-                      int64_t *values,
-                      tl_status *statuses);
-
-// Reads the current value of one variable of any type as text: strings as they are, all other types as
-// the command line prints them.
-//
-// `buffer`, `capacity`, `length`: see "Texts that the library returns".
-//
-// Errors: the fault of the variable; `TL_FAULT_NO_VALUE`; `TL_ERROR_SHORT_BUFFER`.
-tl_status tl_read_text(tl_client client,
-                       tl_variable variable,
-                       int32_t timeout_ms,
-                       char *buffer,
-                       size_t capacity,
-                       size_t *length);
-
-// Asks the I/O servers of variables for fresh values, which arrive as updates of the variables.
-//
-// `statuses`: room for `count` statuses, or NULL.
-//
-// Errors: the first of the statuses that is not `TL_OK`.
-tl_status tl_request(tl_client client,
-                     const tl_variable *variables,
-                     size_t count,
-                     int32_t timeout_ms,
-                     tl_status *statuses);
-
 // Takes, renews or releases the leases of variables. While this client holds the lease of a variable,
 // the engine refuses writes by other clients. A lease ends with the connection.
 //
@@ -1420,6 +1340,86 @@ tl_status tl_readings_event(tl_readings readings,
                             char *buffer,
                             size_t capacity,
                             size_t *length);
+
+// Reads the current values of variables from the engine, in one round trip, into `readings`.
+//
+// Errors: the fault of the first variable that cannot be read; the others are read all the same.
+// `TL_ERROR_BUSY` if another thread uses `readings`.
+tl_status tl_read(tl_client client,
+                  const tl_variable *variables,
+                  size_t count,
+                  int32_t timeout_ms,
+                  tl_readings readings);
+
+// Reads variables at one instant, into `readings`.
+//
+// `count`: at most 4096 variables for one instant. With more, the readings are not from one instant.
+//
+// `instant_ns`: where the instant is stored, UTC nanoseconds since 1970; may be NULL.
+//
+// `is_consistent`: where 1 is stored if all readings are from one instant, otherwise 0; may be NULL.
+//
+// Errors: as `tl_read`.
+tl_status tl_snapshot(tl_client client,
+                      const tl_variable *variables,
+                      size_t count,
+                      int32_t timeout_ms,
+                      tl_readings readings,
+                      int64_t *instant_ns,
+                      int32_t *is_consistent);
+
+// Reads the current values of numeric variables as doubles: numbers, booleans as 0 or 1, enums as
+// their index. Also reads values of bad quality; `tl_read` has the quality.
+//
+// `values`: room for `count` doubles; NaN for a variable that cannot be read.
+//
+// `statuses`: room for `count` statuses, or NULL: `TL_OK`, the fault, `TL_FAULT_NO_VALUE` for a
+// variable that was never written, or `TL_FAULT_WRONG_TYPE` for one that is not a number.
+//
+// Errors: the first of the statuses that is not `TL_OK`; the other variables are read all the same.
+tl_status tl_read_f64(tl_client client,
+                      const tl_variable *variables,
+                      size_t count,
+                      int32_t timeout_ms,
+                      double *values,
+                      tl_status *statuses);
+
+// Reads the current values of variables as 64-bit integers: integers, booleans as 0 or 1, enums as
+// their index, times as nanoseconds. Otherwise as `tl_read_f64`.
+//
+// `values`: room for `count` integers; 0 for a variable that cannot be read.
+//
+// Errors: as `tl_read_f64`, and `TL_FAULT_OUT_OF_RANGE` for a `u64` of 2^63 or more.
+tl_status tl_read_i64(tl_client client,
+                      const tl_variable *variables,
+                      size_t count,
+                      int32_t timeout_ms,
+                      int64_t *values,
+                      tl_status *statuses);
+
+// Reads the current value of one variable of any type as text: strings as they are, all other types as
+// the command line prints them.
+//
+// `buffer`, `capacity`, `length`: see "Texts that the library returns".
+//
+// Errors: the fault of the variable; `TL_FAULT_NO_VALUE`; `TL_ERROR_SHORT_BUFFER`.
+tl_status tl_read_text(tl_client client,
+                       tl_variable variable,
+                       int32_t timeout_ms,
+                       char *buffer,
+                       size_t capacity,
+                       size_t *length);
+
+// Asks the I/O servers of variables for fresh values, which arrive as updates of the variables.
+//
+// `statuses`: room for `count` statuses, or NULL.
+//
+// Errors: the first of the statuses that is not `TL_OK`.
+tl_status tl_request(tl_client client,
+                     const tl_variable *variables,
+                     size_t count,
+                     int32_t timeout_ms,
+                     tl_status *statuses);
 
 // Writes one value to each of the variables, given as a double, and waits for all outcomes. The value
 // is converted to the variable's type: a boolean takes 0 and 1, an enum the index of its label.

@@ -14,12 +14,11 @@ use trunkline::types::{Contract, Pattern, Timestamp};
 use trunkline::{AlarmName, AlarmQuery, Client, Event, SubscribeOptions, Subscription};
 
 use crate::arguments::{
-    Timeout, names, put, put_or_none, put_text, room_or_none, short, text, timeout,
+    Timeout, names, pattern, put, put_or_none, put_text, room_or_none, short, text, timeout,
 };
 use crate::client::{Statuses, tl_client, with_client};
 use crate::errors::{Failure, TL_ERROR_BUSY, tl_status};
 use crate::history::{TL_TIME_OPEN, time_of};
-use crate::record::parse_pattern;
 use crate::{entry, handles};
 
 /// The alarms that a query has found: `tl_alarms`.
@@ -164,7 +163,7 @@ unsafe fn selected(
     Ok(Selected {
         pattern: match pattern {
             "" => None,
-            pattern => Some(parse_pattern(pattern)?),
+            pattern => Some(self::pattern(pattern)?),
         },
         area: area.to_owned(),
         priority_min: u16::try_from(priority_min).map_err(|_| {

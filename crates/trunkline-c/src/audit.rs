@@ -8,11 +8,10 @@ use libc::size_t;
 use trunkline::Client;
 use trunkline::types::audit::{AuditEntry, AuditOutcome, AuditQuery};
 
-use crate::arguments::{put, put_text, text, timeout};
+use crate::arguments::{pattern, put, put_text, text, timeout};
 use crate::client::{tl_client, with_client};
 use crate::errors::{Failure, tl_status};
 use crate::history::time_of;
-use crate::record::parse_pattern;
 use crate::{entry, handles};
 
 /// A query of the audit trail, which delivers its entries one by one.
@@ -110,7 +109,7 @@ pub unsafe extern "C" fn tl_audit(
         let query = AuditQuery {
             pattern: match pattern {
                 "" => None,
-                pattern => Some(parse_pattern(pattern)?),
+                pattern => Some(self::pattern(pattern)?),
             },
             who: (!who.is_empty()).then(|| who.to_owned()),
             since: time_of(since_ns),

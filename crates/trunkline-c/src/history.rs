@@ -13,11 +13,10 @@ use trunkline::types::history::{
 };
 use trunkline::types::{DataType, Timestamp};
 
-use crate::arguments::{put, put_text, room, text, timeout};
+use crate::arguments::{patterns, put, put_text, room, text, timeout};
 use crate::client::{tl_client, with_client};
 use crate::errors::{Failure, tl_status};
 use crate::readings::{ReadingsObject, Rows, Types, tl_readings};
-use crate::record::parse_patterns;
 use crate::{entry, handles};
 
 /// A query of history that delivers its rows page by page.
@@ -193,7 +192,7 @@ pub unsafe extern "C" fn tl_history_open(
 ) -> tl_status {
     with_client(client, |object| {
         // SAFETY: the caller passes a text, as documented.
-        let patterns = parse_patterns(unsafe { text("patterns", patterns, patterns_length)? })?;
+        let patterns = self::patterns(unsafe { text("patterns", patterns, patterns_length)? })?;
         let grid = NonZeroU64::new(interval_ns);
         let form = match (form, grid) {
             (TL_HISTORY_ROWS, None) => HistoryForm::Rows,

@@ -18,7 +18,8 @@
 //! - `handles`: the table of handles.
 //! - `values`: conversion between values and the types of C.
 //! - `readings`: the readings of a read, a subscription or a query of history.
-//! - `client`: connections, opening, reading. `writes`: writes, batches and groups.
+//! - `client`: connections, and the variables opened with them.
+//! - `reads`, `writes`: reads; writes, batches and groups.
 //! - `subscription`: subscriptions with a queue or a callback.
 //! - `stream`, `record`, `history`, `provider`: streams, recordings, history, I/O servers.
 //! - `alarms`, `audit`, `control`: alarms, the audit trail, control of folders.
@@ -45,6 +46,7 @@ mod handles;
 pub mod history;
 pub mod provider;
 pub mod readings;
+pub mod reads;
 pub mod record;
 pub mod stream;
 pub mod subscription;

@@ -170,7 +170,7 @@ impl Row<'_> {
     }
 }
 
-fn no_value(quality: Quality) -> Failure {
+pub(crate) fn no_value(quality: Quality) -> Failure {
     Failure::fault(
         FaultCode::NoValue,
         format!("the variable has no value yet: {quality}; `trunkline why` shows the cause"),

@@ -11,9 +11,8 @@ use trunkline::record::{
     Pace, PlayVariablesOptions, RecordedVariables, RecordingError, VariableRecorder,
     VariableRecorderOptions, VariableRecorderStatus, play_into_variables, stopper,
 };
-use trunkline::types::{FaultCode, Pattern};
 
-use crate::arguments::{Timeout, names, put, put_or_none, put_text, text};
+use crate::arguments::{Timeout, patterns, put, put_or_none, put_text, text};
 use crate::client::{tl_client, with_client};
 use crate::errors::{Failure, TL_ERROR_SYSTEM, tl_status};
 use crate::{entry, handles};
@@ -154,7 +153,7 @@ pub unsafe extern "C" fn tl_recorder_start(
         let waits = Timeout::of(timeout_ms)?;
         // SAFETY: the caller passes a place for a handle or NULL.
         unsafe { put("recorder", recorder, 0)? };
-        let patterns = parse_patterns(patterns)?;
+        let patterns = self::patterns(patterns)?;
         let mut options = VariableRecorderOptions::default();
         if !contract.is_empty() {
             options.contract = contract.parse().map_err(Failure::syntax)?;
@@ -182,15 +181,6 @@ pub unsafe extern "C" fn tl_recorder_start(
 
 /// Interval between two looks at the status of a recorder.
 const LOOK: Duration = Duration::from_millis(2);
-
-pub(crate) fn parse_patterns(text: &str) -> Result<Vec<Pattern>, Failure> {
-    names(text)?.into_iter().map(parse_pattern).collect()
-}
-
-pub(crate) fn parse_pattern(pattern: &str) -> Result<Pattern, Failure> {
-    let parsed = Pattern::parse(pattern);
-    parsed.map_err(|error| Failure::fault(FaultCode::BadPattern, error.to_string()))
-}
 
 /// Stores the state of a recording.
 #[unsafe(no_mangle)]

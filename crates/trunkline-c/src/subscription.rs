@@ -12,14 +12,13 @@ use trunkline::{
     SubscribeOptions, Subscription,
 };
 
-use crate::arguments::{Timeout, names, put, put_or_none, put_text, text};
+use crate::arguments::{Timeout, names, patterns, put, put_or_none, put_text, text};
 use crate::client::{ClientObject, tl_client};
 use crate::errors::{Failure, tl_status};
 use crate::readings::{
     ReadingsObject, Rows, Types, event_of, pattern_event_of, reading_of, tl_event, tl_reading,
     tl_readings,
 };
-use crate::record::parse_patterns;
 use crate::{entry, handles};
 
 /// A subscription to variables.
@@ -317,10 +316,10 @@ pub unsafe extern "C" fn tl_subscribe_patterns(
                 text("contract", contract, contract_length)?,
             )
         };
-        let patterns = parse_patterns(patterns)?;
+        let patterns = self::patterns(patterns)?;
         let excluded = match excluded {
             "" => Vec::new(),
-            excluded => parse_patterns(excluded)?,
+            excluded => self::patterns(excluded)?,
         };
         let set = PatternSet {
             names: &[],

@@ -12,6 +12,7 @@ const SOURCES: &[&str] = &[
     "values",
     "client",
     "readings",
+    "reads",
     "writes",
     "subscription",
     "stream/options",
