@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let patterns = [Pattern::parse("boiler/**")?];
     let recorder = VariableRecorder::start(&client, &patterns, &[], Path::new(&path), options)?;
     while !recorder.status().is_following {
-        thread::sleep(Duration::from_millis(10));
+        thread::park_timeout(Duration::from_millis(10));
     }
     // From here on, no update is missed.
     for number in 0..100_i32 {

@@ -120,13 +120,16 @@ pub(crate) struct Contents {
     pub(crate) types: Types,
 }
 
+/// An event with its text.
+pub(crate) type TextEvent = (tl_event, String);
+
 /// Where the readings are.
 pub(crate) enum Rows {
     Read(ReadingBuffer),
     Taken(Batch),
     Listed(Vec<(u32, Result<Reading, Fault>)>),
     /// Of a subscription by pattern, with the event that follows them and its text.
-    Followed(Vec<(u32, Reading)>, Option<(tl_event, String)>),
+    Followed(Vec<(u32, Reading)>, Option<TextEvent>),
 }
 
 impl Default for Rows {
@@ -252,7 +255,7 @@ impl Contents {
         }
     }
 
-    fn event(&self) -> (tl_event, String) {
+    fn event(&self) -> TextEvent {
         match &self.rows {
             Rows::Taken(batch) => event_of(batch.event()),
             Rows::Followed(_, Some(event)) => event.clone(),
@@ -337,7 +340,7 @@ const NO_EVENT: tl_event = tl_event {
 };
 
 /// Returns an event of a subscription by pattern that is no event of a subscription, and its text.
-pub(crate) fn pattern_event_of(event: &FollowEvent) -> (tl_event, String) {
+pub(crate) fn pattern_event_of(event: &FollowEvent) -> TextEvent {
     let mut out = NO_EVENT;
     let text = match event {
         FollowEvent::Appeared { item, name, .. } => {
@@ -364,7 +367,7 @@ pub(crate) fn pattern_event_of(event: &FollowEvent) -> (tl_event, String) {
 }
 
 /// Returns an event and its sentence. A reading is no event.
-pub(crate) fn event_of(event: Option<&Event>) -> (tl_event, String) {
+pub(crate) fn event_of(event: Option<&Event>) -> TextEvent {
     let mut out = NO_EVENT;
     let sentence = match event {
         None | Some(Event::Reading { .. }) => String::new(),

@@ -16,8 +16,8 @@ use crate::arguments::{Timeout, names, patterns, put, put_or_none, put_text, tex
 use crate::client::{ClientObject, tl_client};
 use crate::errors::{Failure, tl_status};
 use crate::readings::{
-    ReadingsObject, Rows, Types, event_of, pattern_event_of, reading_of, tl_event, tl_reading,
-    tl_readings,
+    ReadingsObject, Rows, TextEvent, Types, event_of, pattern_event_of, reading_of, tl_event,
+    tl_reading, tl_readings,
 };
 use crate::{entry, handles};
 
@@ -153,7 +153,7 @@ fn next_matched(
     matched: &Mutex<Vec<Option<Matched>>>,
     most: usize,
     timeout: Duration,
-) -> (Vec<(u32, Reading)>, Option<(tl_event, String)>) {
+) -> (Vec<(u32, Reading)>, Option<TextEvent>) {
     let mut readings = Vec::new();
     let mut next = subscription.next(Some(timeout));
     while let Some(event) = next {

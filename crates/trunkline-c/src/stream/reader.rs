@@ -48,6 +48,10 @@ pub struct tl_stream_run {
 }
 
 /// A reader with one writer or several.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a program has few readers, and they are never moved"
+)]
 pub(crate) enum AnyReader {
     One {
         reader: ValueReader,
