@@ -1,6 +1,7 @@
 // Trunkline for C#: P/Invoke bindings of the C library (trunkline.h), in one file. Add it to a project, and
 // compile it with -unsafe; at run time, the program needs libtrunkline.so.0. Spans are part of Mono 6 and of
-// .NET; .NET Framework needs the package System.Memory.
+// .NET; .NET Framework needs the package System.Memory. Visual Basic has no spans, and uses the overloads with
+// arrays.
 //
 // Calls throw a TrunklineException with the status and the message of the library. Objects close their
 // handle with Dispose. All calls may be made from all threads; one thread at a time uses a Readings, a Writes
@@ -963,6 +964,16 @@ namespace Trunkline
             }
         }
 
+        public double[] Read(ulong[] variables, int timeoutMs)
+        {
+            return Read((ReadOnlySpan<ulong>)variables, timeoutMs);
+        }
+
+        public void Read(ulong[] variables, Readings into, int timeoutMs)
+        {
+            Read((ReadOnlySpan<ulong>)variables, into, timeoutMs);
+        }
+
         public double Read(ulong variable, int timeoutMs)
         {
             double value;
@@ -1013,6 +1024,11 @@ namespace Trunkline
             {
                 Native.Check(Native.tl_write_f64(Number, list, numbers, Native.Size(variables.Length), timeoutMs, null));
             }
+        }
+
+        public void Write(ulong[] variables, double[] values, int timeoutMs)
+        {
+            Write((ReadOnlySpan<ulong>)variables, (ReadOnlySpan<double>)values, timeoutMs);
         }
 
         private static void CheckLengths(int variables, int values)
@@ -1333,6 +1349,11 @@ namespace Trunkline
             return this;
         }
 
+        public Writes Add(ulong variable, double[] values)
+        {
+            return Add(variable, (ReadOnlySpan<double>)values);
+        }
+
         /// <summary>Appends a write of bytes.</summary>
         public Writes Add(ulong variable, ReadOnlySpan<byte> value)
         {
@@ -1437,6 +1458,11 @@ namespace Trunkline
                 Native.Check(Native.tl_history_next_buckets(Number, buckets, Native.Size(into.Length), timeoutMs, &count));
             }
             return (int)count.ToUInt32();
+        }
+
+        public int Next(Bucket[] into, int timeoutMs)
+        {
+            return Next((Span<Bucket>)into, timeoutMs);
         }
 
         public string ItemName(uint item)
@@ -1832,6 +1858,11 @@ namespace Trunkline
             }
         }
 
+        public void Write(T[] elements, int timeoutMs)
+        {
+            Write((ReadOnlySpan<T>)elements, timeoutMs);
+        }
+
         /// <summary>As Write, in the queue of this writer.</summary>
         public Task WriteAsync(T[] elements, int timeoutMs)
         {
@@ -1960,6 +1991,11 @@ namespace Trunkline
                 Native.Check(status);
             }
             return (int)count.ToUInt32();
+        }
+
+        public int Read(T[] into, int timeoutMs)
+        {
+            return Read((Span<T>)into, timeoutMs);
         }
 
         /// <summary>Waits for at least <c>minimum</c> elements. Throws at the end of the stream.</summary>
@@ -2096,6 +2132,11 @@ namespace Trunkline
             {
                 Native.Check(Native.tl_provider_publish_f64(Number, list, numbers, Native.Size(items.Length), Time.Open));
             }
+        }
+
+        public void Publish(uint[] items, double[] values)
+        {
+            Publish((ReadOnlySpan<uint>)items, (ReadOnlySpan<double>)values);
         }
 
         /// <summary>Waits for the next order of a client. Returns false if there was none in time.</summary>
