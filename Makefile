@@ -75,12 +75,13 @@ endef
 # The service, the dependencies, and the Debian package if there is one. What needs systemd is skipped without it.
 PACKAGING := python3 -m unittest discover --start-directory packaging/tests
 
-# The Python package: its generated files, its types, and its tests with the program that the tests have built. The
-# build of the whole workspace takes the compiled dependencies of the tests.
+# The Python package: its generated files, its types, and its tests with the program that the tests have built, and with
+# examples in other languages. The build of the whole workspace takes the compiled dependencies of the tests.
 PYTHON := $(TARGET)/python
 PYTHON_PACKAGE := crates/trunkline-py
 define PYTHON_TESTS
-	cargo build --workspace && \
+	cargo build --workspace --lib --bins \
+		--example stream --example setpoint --example monitor --example io_server && \
 	ln -sf '$(TARGET)/debug/lib_trunkline.so' $(PYTHON_PACKAGE)/python/trunkline/_trunkline.abi3.so && \
 	$(PYTHON)/bin/python $(PYTHON_PACKAGE)/generate.py --check && \
 	$(PYTHON)/bin/python $(PYTHON_PACKAGE)/reference.py --check && \

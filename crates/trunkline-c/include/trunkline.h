@@ -32,16 +32,20 @@
  * array for results may be NULL if the caller does not need it. The library cannot check that the memory
  * is as long as the caller says.
  *
+ * MEMORY OF STREAMS. tl_stream_reserve and tl_stream_acquire store an address in the memory of the
+ * library. It is valid until tl_stream_commit and tl_stream_release; until then, no function closes the
+ * end of the stream.
+ *
  * TIMES. A timeout is in milliseconds; TL_FOREVER is no limit. Timestamps are UTC nanoseconds since 1970.
  *
  * THREADS. Every function may be called from every thread. Handles may be shared between threads: a
- * client, an engine and a subscription by any number of threads at a time; readings, writes and the ends
- * of a stream by one thread at a time, and a second one gets TL_ERROR_BUSY. A handle may be closed while
- * other threads wait in calls with it; these return TL_ERROR_CLOSED soon. A thread that waits for an
- * answer drives the connection itself, so no thread of the program is needed for the library. Only
- * tl_subscribe_callback calls functions of the program, from a thread of the library; no task needs it.
- * Do not call this library from a signal handler. After fork, the child process cannot use it
- * (TL_ERROR_FORKED), but may start another program with exec.
+ * client, an engine and a subscription by any number of threads at a time; readings, writes, changes of
+ * alarms and the ends of a stream by one thread at a time, and a second one gets TL_ERROR_BUSY. A handle
+ * may be closed while other threads wait in calls with it; these return TL_ERROR_CLOSED soon. A thread
+ * that waits for an answer drives the connection itself, so no thread of the program is needed for the
+ * library. Only tl_subscribe_callback calls functions of the program, from a thread of the library; no
+ * task needs it. Do not call this library from a signal handler. After fork, the child process cannot use
+ * it (TL_ERROR_FORKED), but may start another program with exec.
  */
 
 #ifndef TRUNKLINE_H
@@ -81,6 +85,19 @@
 
 // The engine has ended an item.
 #define TL_EVENT_ENDED 4
+
+// A variable matches the patterns, and readings of this item follow. The text is its name.
+#define TL_EVENT_APPEARED 5
+
+// A variable no longer exists or no longer matches; no readings of this item follow. The text is its
+// name. Another variable may get the same item.
+#define TL_EVENT_GONE 6
+
+// All variables that match the pattern have been reported; repeated on each new connection.
+#define TL_EVENT_LISTED 7
+
+// The engine refuses to watch a pattern.
+#define TL_EVENT_PATTERN_ERROR 8
 
 // The list was not written yet.
 #define TL_OUTCOME_NONE 0
@@ -131,6 +148,18 @@
 // Do not resume an `all` subscription after it has overrun.
 #define TL_SUBSCRIBE_NO_REOPEN 4
 
+// A journal survives the end of the program.
+#define TL_DURABILITY_PROCESS 0
+
+// A journal also survives a loss of power.
+#define TL_DURABILITY_DISK 1
+
+// Elements count as read when the program reads again or closes the reader.
+#define TL_COMMIT_BY_NEXT_READ 0
+
+// Elements count as read when the program calls `tl_stream_reader_commit`.
+#define TL_COMMIT_BY_PROGRAM 1
+
 // Flush until the elements were handed to the transport.
 #define TL_UNTIL_SENT 0
 
@@ -142,6 +171,21 @@
 
 // Flush until the elements are on the reader's disk. Needs a reader with a journal.
 #define TL_UNTIL_DURABLE 3
+
+// As the quota of a writer with several readers: the writer waits for the slowest reader.
+#define TL_NO_QUOTA UINT64_MAX
+
+// The run has elements; the writer goes on.
+#define TL_RUN_ELEMENTS 0
+
+// The writer was closed, and everything that it wrote was read.
+#define TL_RUN_CLOSED 1
+
+// The writer was aborted: its elements are incomplete.
+#define TL_RUN_ABORTED 2
+
+// The writer is gone or was created again.
+#define TL_RUN_FAULT 3
 
 // All recorded rows.
 #define TL_HISTORY_ROWS 0
@@ -155,8 +199,143 @@
 // One row for each multiple of the interval, with the last value before it.
 #define TL_HISTORY_STEPPED 3
 
+// Buckets of the interval's width, from multiples of it since 1970: `tl_history_next_buckets`.
+#define TL_HISTORY_BUCKETS 4
+
+// At most as many buckets as the interval says, over the whole period.
+#define TL_HISTORY_POINTS 5
+
+// One bucket over the whole period.
+#define TL_HISTORY_TOTAL 6
+
 // As the start of a period: from the first row. As its end: to the last row.
 #define TL_TIME_OPEN INT64_MIN
+
+// The alarm is not active, and no action is necessary.
+#define TL_ALARM_NORMAL 0
+
+// The alarm is active, and no operator has acknowledged it.
+#define TL_ALARM_UNACKNOWLEDGED 1
+
+// The alarm is active, and an operator has acknowledged it.
+#define TL_ALARM_ACKNOWLEDGED 2
+
+// The process returned to normal before an operator acknowledged the alarm.
+#define TL_ALARM_RETURNED_UNACKNOWLEDGED 3
+
+// The process returned to normal, but the alarm must be acknowledged and reset.
+#define TL_ALARM_LATCHED_UNACKNOWLEDGED 4
+
+// The process returned to normal, and the alarm is acknowledged, but must be reset.
+#define TL_ALARM_LATCHED_ACKNOWLEDGED 5
+
+// An operator has hidden the alarm for a limited time.
+#define TL_ALARM_SHELVED 6
+
+// A condition of the process suppresses the alarm.
+#define TL_ALARM_SUPPRESSED_BY_DESIGN 7
+
+// The alarm is out of service until an operator returns it to service.
+#define TL_ALARM_OUT_OF_SERVICE 8
+
+// Acknowledges an alarm.
+#define TL_ALARM_ACKNOWLEDGE 1
+
+// Resets a latched alarm.
+#define TL_ALARM_RESET 2
+
+// Hides an alarm for a time.
+#define TL_ALARM_SHELVE 3
+
+// Shows a shelved alarm again.
+#define TL_ALARM_UNSHELVE 4
+
+// Takes an alarm out of service.
+#define TL_ALARM_TAKE_OUT_OF_SERVICE 5
+
+// Returns an alarm to service.
+#define TL_ALARM_RETURN_TO_SERVICE 6
+
+// The full name of the variable.
+#define TL_ALARM_TEXT_VARIABLE 0
+
+// The name of the alarm, such as `hi`.
+#define TL_ALARM_TEXT_ALARM 1
+
+// The name of the state, such as `unacknowledged`.
+#define TL_ALARM_TEXT_STATE 2
+
+// The area.
+#define TL_ALARM_TEXT_AREA 3
+
+// What the alarm means.
+#define TL_ALARM_TEXT_DESCRIPTION 4
+
+// What the operator should do; empty in a change.
+#define TL_ALARM_TEXT_HELP 5
+
+// Who acknowledged the alarm; in a change, the operator who caused it, or the empty text.
+#define TL_ALARM_TEXT_WHO 6
+
+// The operator's comment.
+#define TL_ALARM_TEXT_COMMENT 7
+
+// What happened, such as `raise`; empty in a list.
+#define TL_ALARM_TEXT_EVENT 8
+
+// As the beginning of `tl_follow_alarms`: changes from now on.
+#define TL_SINCE_NOW INT64_MAX
+
+// Who did it.
+#define TL_AUDIT_TEXT_WHO 0
+
+// From where: address, program and process, if known.
+#define TL_AUDIT_TEXT_FROM 1
+
+// What was done, such as `put` or `deploy`.
+#define TL_AUDIT_TEXT_ACTION 2
+
+// The full name of the variable, or of the library; empty for the whole engine.
+#define TL_AUDIT_TEXT_NAME 3
+
+// The value before.
+#define TL_AUDIT_TEXT_OLD 4
+
+// The value after, or a description of the change.
+#define TL_AUDIT_TEXT_NEW 5
+
+// Why the action was refused, or why its outcome is unknown; otherwise empty.
+#define TL_AUDIT_TEXT_REASON 6
+
+// The action was carried out.
+#define TL_AUDIT_DONE 0
+
+// The write changed nothing, because the value was within the deadband.
+#define TL_AUDIT_UNCHANGED 1
+
+// The action was refused, and changed nothing.
+#define TL_AUDIT_REFUSED 2
+
+// It is unknown whether anything was changed.
+#define TL_AUDIT_UNKNOWN 3
+
+// Entries are missing here, because the audit trail had no room for them: `lost` has their number.
+#define TL_AUDIT_LOST 4
+
+// Control of an operator. Needs the right to write every variable of the folder.
+#define TL_CONTROL_OPERATOR 0
+
+// Control of a supervisor, who takes control from operators. Needs the right to force the variables.
+#define TL_CONTROL_SUPERVISOR 1
+
+// Only the client that took control may write.
+#define TL_CONTROL_SESSION 0
+
+// Every client with the same identity may write.
+#define TL_CONTROL_IDENTITY 1
+
+// As the remaining time of control: it ends with its session.
+#define TL_CONTROL_WITH_SESSION (-1)
 
 // The order is a value that a client has written to the variable of the item.
 #define TL_ORDER_WRITE 1
@@ -239,9 +418,12 @@ typedef struct tl_event {
     int64_t lost;
     // One of `TL_EVENT_...`.
     int32_t kind;
-    // The reason, for `TL_EVENT_DISCONNECTED`, `TL_EVENT_ITEM_ERROR` and `TL_EVENT_ENDED`.
+    // The reason, for `TL_EVENT_DISCONNECTED`, `TL_EVENT_ITEM_ERROR`, `TL_EVENT_ENDED` and
+    // `TL_EVENT_PATTERN_ERROR`.
     tl_status status;
-    // Index of the item, for `TL_EVENT_ITEM_ERROR` and `TL_EVENT_ENDED`; otherwise 0.
+    // Index of the item, for `TL_EVENT_ITEM_ERROR`, `TL_EVENT_ENDED`, `TL_EVENT_APPEARED` and
+    // `TL_EVENT_GONE`; line of the pattern, from 0, for `TL_EVENT_LISTED` and `TL_EVENT_PATTERN_ERROR`;
+    // otherwise 0.
     uint32_t item;
     // Always 0.
     uint32_t reserved;
@@ -304,13 +486,13 @@ typedef void (*tl_on_update)(void *context,
                              const char *text,
                              size_t text_length);
 
+// Options for the ends of streams: `tl_stream_options_create`. They can be used for any number of ends,
+// and closed once these are created.
+typedef uint64_t tl_stream_options;
+
 // The writer of a stream. One thread at a time may write and flush; all threads may close it and read
 // its properties.
 typedef uint64_t tl_stream_writer;
-
-// The reader of a stream. One thread at a time may read; all threads may close it and read its
-// properties.
-typedef uint64_t tl_stream_reader;
 
 // The state of one end of a stream.
 typedef struct tl_stream_properties {
@@ -330,6 +512,50 @@ typedef struct tl_stream_properties {
     // 1 if the stream has ended in order, otherwise 0.
     int32_t is_ended;
 } tl_stream_properties;
+
+// One of the readers of a writer with several readers, or one of the writers of a reader with several
+// writers.
+typedef struct tl_stream_peer {
+    // Number of the peer at this end, from 1. Numbers are never used again.
+    uint64_t number;
+    // Of a reader: elements that it has not confirmed. Of a writer: elements that have arrived from it
+    // and were not read.
+    uint64_t waiting;
+    // Of a reader: elements that were dropped because it was too slow. Of a writer: 0.
+    uint64_t lost;
+    // 1 while connected, otherwise 0.
+    int32_t is_connected;
+    // Always 0.
+    int32_t reserved;
+} tl_stream_peer;
+
+// A reader that has left a writer with several readers.
+typedef struct tl_stream_departed {
+    // Number of the reader, as in `tl_stream_peer`.
+    uint64_t number;
+    // Elements that the reader has not confirmed.
+    uint64_t undelivered;
+    // Number of these that may have arrived, because the connection was lost.
+    uint64_t in_doubt;
+    // Elements that were dropped because the reader was too slow.
+    uint64_t lost;
+} tl_stream_departed;
+
+// The reader of a stream. One thread at a time may read; all threads may close it and read its
+// properties.
+typedef uint64_t tl_stream_reader;
+
+// Consecutive elements of one of several writers, or the end of its stream.
+typedef struct tl_stream_run {
+    // Number of the writer at this reader, from 1.
+    uint64_t writer;
+    // Number of elements; 0 at the end.
+    uint64_t count;
+    // One of `TL_RUN_...`.
+    int32_t kind;
+    // Always 0.
+    int32_t reserved;
+} tl_stream_run;
 
 // A recording of variables that is in progress.
 typedef uint64_t tl_recorder;
@@ -380,6 +606,109 @@ typedef struct tl_played {
 
 // A query of history that delivers its rows page by page.
 typedef uint64_t tl_history;
+
+// A summary of the rows of a variable in a part of the period. Buckets without rows are left out.
+typedef struct tl_bucket {
+    // Start of the bucket, UTC nanoseconds since 1970.
+    int64_t start_ns;
+    // Width of the bucket in nanoseconds.
+    uint64_t width_ns;
+    // Number of rows that are not bad.
+    uint64_t count;
+    // Number of rows whose quality is bad or whose number is NaN.
+    uint64_t bad;
+    // Number of updates that are known to be missing.
+    uint64_t lost;
+    // The first number; NaN if there is none.
+    double first;
+    // The last number; NaN if there is none.
+    double last;
+    // The least number; NaN if there is none.
+    double min;
+    // The greatest number; NaN if there is none.
+    double max;
+    // The mean of the numbers; NaN if there is none.
+    double mean;
+    // Number of the variable in this query: `tl_history_item_name`.
+    uint32_t item;
+    // Always 0.
+    uint32_t reserved;
+} tl_bucket;
+
+// The alarms that a query has found: `tl_alarms`.
+typedef uint64_t tl_alarm_list;
+
+// An alarm with its state, or a change of it. A time that does not apply is `TL_TIME_OPEN`.
+typedef struct tl_alarm {
+    // The value when the alarm was last raised; NaN if it is not a number.
+    double value;
+    // In a list, the current limit or setpoint; in a change, the one when the alarm was raised. NaN if
+    // there is none.
+    double limit;
+    // When the alarm was last raised, UTC nanoseconds since 1970.
+    int64_t raised_ns;
+    // When the process last returned to normal.
+    int64_t cleared_ns;
+    // When the alarm was acknowledged.
+    int64_t acknowledged_ns;
+    // Until when the alarm is shelved.
+    int64_t shelved_until_ns;
+    // Of a change: when it happened.
+    int64_t changed_ns;
+    // Of a change: its number in the engine's journal, from 1; 0 in a list.
+    uint64_t number;
+    // State: one of `TL_ALARM_NORMAL` to `TL_ALARM_OUT_OF_SERVICE`.
+    int32_t state;
+    // Of a change: the state before it.
+    int32_t previous_state;
+    // From 1 to 1000; 1000 is the most urgent.
+    int32_t priority;
+    // 1 while the condition of the alarm is met, otherwise 0.
+    int32_t is_active;
+} tl_alarm;
+
+// Changes of alarms, as they happen: `tl_follow_alarms`.
+typedef uint64_t tl_alarm_changes;
+
+// A query of the audit trail, which delivers its entries one by one.
+typedef uint64_t tl_audit_query;
+
+// An action that was carried out or tried.
+typedef struct tl_audit_entry {
+    // Number of the entry, from 1, without gaps.
+    uint64_t number;
+    // Time at which the action ended, UTC nanoseconds since 1970.
+    int64_t time_ns;
+    // Number of missing entries, for `TL_AUDIT_LOST`; otherwise 0.
+    uint64_t lost;
+    // One of `TL_AUDIT_DONE` to `TL_AUDIT_LOST`.
+    int32_t outcome;
+    // The number of the action in the protocol; `TL_AUDIT_TEXT_ACTION` is its name.
+    int32_t action;
+} tl_audit_entry;
+
+// A folder that is controlled, or that a client waits to control.
+typedef struct tl_control {
+    // Number of the control or of the request, unique for one start of the engine. Requests are granted
+    // in the order of their numbers.
+    uint64_t number;
+    // When control was granted or requested, UTC nanoseconds since 1970.
+    int64_t since_ns;
+    // Milliseconds until control ends; `TL_CONTROL_WITH_SESSION` if it ends with its session, and for a
+    // request.
+    int64_t left_ms;
+    // One of `TL_CONTROL_OPERATOR` and `TL_CONTROL_SUPERVISOR`.
+    int32_t level;
+    // One of `TL_CONTROL_SESSION` and `TL_CONTROL_IDENTITY`.
+    int32_t holder;
+    // 1 if the client waits for control, 0 if it has it.
+    int32_t is_waiting;
+    // 1 if this client has control or waits for it, otherwise 0.
+    int32_t is_own;
+} tl_control;
+
+// The controlled folders, and the requests for them: `tl_controls`.
+typedef uint64_t tl_control_list;
 
 // An I/O server in this process.
 typedef uint64_t tl_provider;
@@ -867,86 +1196,6 @@ tl_status tl_variable_type(tl_client client,
                            size_t capacity,
                            size_t *length);
 
-// Reads the current values of variables from the engine, in one round trip, into `readings`.
-//
-// Errors: the fault of the first variable that cannot be read; the others are read all the same.
-// `TL_ERROR_BUSY` if another thread uses `readings`.
-tl_status tl_read(tl_client client,
-                  const tl_variable *variables,
-                  size_t count,
-                  int32_t timeout_ms,
-                  tl_readings readings);
-
-// Reads variables at one instant, into `readings`.
-//
-// `count`: at most 4096 variables for one instant. With more, the readings are not from one instant.
-//
-// `instant_ns`: where the instant is stored, UTC nanoseconds since 1970; may be NULL.
-//
-// `is_consistent`: where 1 is stored if all readings are from one instant, otherwise 0; may be NULL.
-//
-// Errors: as `tl_read`.
-tl_status tl_snapshot(tl_client client,
-                      const tl_variable *variables,
-                      size_t count,
-                      int32_t timeout_ms,
-                      tl_readings readings,
-                      int64_t *instant_ns,
-                      int32_t *is_consistent);
-
-// Reads the current values of numeric variables as doubles: numbers, booleans as 0 or 1, enums as
-// their index. Also reads values of bad quality; `tl_read` has the quality.
-//
-// `values`: room for `count` doubles; NaN for a variable that cannot be read.
-//
-// `statuses`: room for `count` statuses, or NULL: `TL_OK`, the fault, `TL_FAULT_NO_VALUE` for a
-// variable that was never written, or `TL_FAULT_WRONG_TYPE` for one that is not a number.
-//
-// Errors: the first of the statuses that is not `TL_OK`; the other variables are read all the same.
-tl_status tl_read_f64(tl_client client,
-                      const tl_variable *variables,
-                      size_t count,
-                      int32_t timeout_ms,
-                      double *values,
-                      tl_status *statuses);
-
-// Reads the current values of variables as 64-bit integers: integers, booleans as 0 or 1, enums as
-// their index, times as nanoseconds. Otherwise as `tl_read_f64`.
-//
-// `values`: room for `count` integers; 0 for a variable that cannot be read.
-//
-// Errors: as `tl_read_f64`, and `TL_FAULT_OUT_OF_RANGE` for a `u64` of 2^63 or more.
-tl_status tl_read_i64(tl_client client,
-                      const tl_variable *variables,
-                      size_t count,
-                      int32_t timeout_ms,
-                      int64_t *values,
-                      tl_status *statuses);
-
-// Reads the current value of one variable of any type as text: strings as they are, all other types as
-// the command line prints them.
-//
-// `buffer`, `capacity`, `length`: see "Texts that the library returns".
-//
-// Errors: the fault of the variable; `TL_FAULT_NO_VALUE`; `TL_ERROR_SHORT_BUFFER`.
-tl_status tl_read_text(tl_client client,
-                       tl_variable variable,
-                       int32_t timeout_ms,
-                       char *buffer,
-                       size_t capacity,
-                       size_t *length);
-
-// Asks the I/O servers of variables for fresh values, which arrive as updates of the variables.
-//
-// `statuses`: room for `count` statuses, or NULL.
-//
-// Errors: the first of the statuses that is not `TL_OK`.
-tl_status tl_request(tl_client client,
-                     const tl_variable *variables,
-                     size_t count,
-                     int32_t timeout_ms,
-                     tl_status *statuses);
-
 // Takes, renews or releases the leases of variables. While this client holds the lease of a variable,
 // the engine refuses writes by other clients. A lease ends with the connection.
 //
@@ -1080,7 +1329,8 @@ tl_status tl_readings_message(tl_readings readings,
                               size_t capacity,
                               size_t *length);
 
-// Stores the event that follows the readings of `tl_subscription_next`, and copies its sentence.
+// Stores the event that follows the readings of `tl_subscription_next`, and copies its sentence, or for
+// `TL_EVENT_APPEARED` and `TL_EVENT_GONE` the name.
 //
 // `event`: where the event is stored; its kind is `TL_EVENT_NONE` if there is none.
 //
@@ -1090,6 +1340,86 @@ tl_status tl_readings_event(tl_readings readings,
                             char *buffer,
                             size_t capacity,
                             size_t *length);
+
+// Reads the current values of variables from the engine, in one round trip, into `readings`.
+//
+// Errors: the fault of the first variable that cannot be read; the others are read all the same.
+// `TL_ERROR_BUSY` if another thread uses `readings`.
+tl_status tl_read(tl_client client,
+                  const tl_variable *variables,
+                  size_t count,
+                  int32_t timeout_ms,
+                  tl_readings readings);
+
+// Reads variables at one instant, into `readings`.
+//
+// `count`: at most 4096 variables for one instant. With more, the readings are not from one instant.
+//
+// `instant_ns`: where the instant is stored, UTC nanoseconds since 1970; may be NULL.
+//
+// `is_consistent`: where 1 is stored if all readings are from one instant, otherwise 0; may be NULL.
+//
+// Errors: as `tl_read`.
+tl_status tl_snapshot(tl_client client,
+                      const tl_variable *variables,
+                      size_t count,
+                      int32_t timeout_ms,
+                      tl_readings readings,
+                      int64_t *instant_ns,
+                      int32_t *is_consistent);
+
+// Reads the current values of numeric variables as doubles: numbers, booleans as 0 or 1, enums as
+// their index. Also reads values of bad quality; `tl_read` has the quality.
+//
+// `values`: room for `count` doubles; NaN for a variable that cannot be read.
+//
+// `statuses`: room for `count` statuses, or NULL: `TL_OK`, the fault, `TL_FAULT_NO_VALUE` for a
+// variable that was never written, or `TL_FAULT_WRONG_TYPE` for one that is not a number.
+//
+// Errors: the first of the statuses that is not `TL_OK`; the other variables are read all the same.
+tl_status tl_read_f64(tl_client client,
+                      const tl_variable *variables,
+                      size_t count,
+                      int32_t timeout_ms,
+                      double *values,
+                      tl_status *statuses);
+
+// Reads the current values of variables as 64-bit integers: integers, booleans as 0 or 1, enums as
+// their index, times as nanoseconds. Otherwise as `tl_read_f64`.
+//
+// `values`: room for `count` integers; 0 for a variable that cannot be read.
+//
+// Errors: as `tl_read_f64`, and `TL_FAULT_OUT_OF_RANGE` for a `u64` of 2^63 or more.
+tl_status tl_read_i64(tl_client client,
+                      const tl_variable *variables,
+                      size_t count,
+                      int32_t timeout_ms,
+                      int64_t *values,
+                      tl_status *statuses);
+
+// Reads the current value of one variable of any type as text: strings as they are, all other types as
+// the command line prints them.
+//
+// `buffer`, `capacity`, `length`: see "Texts that the library returns".
+//
+// Errors: the fault of the variable; `TL_FAULT_NO_VALUE`; `TL_ERROR_SHORT_BUFFER`.
+tl_status tl_read_text(tl_client client,
+                       tl_variable variable,
+                       int32_t timeout_ms,
+                       char *buffer,
+                       size_t capacity,
+                       size_t *length);
+
+// Asks the I/O servers of variables for fresh values, which arrive as updates of the variables.
+//
+// `statuses`: room for `count` statuses, or NULL.
+//
+// Errors: the first of the statuses that is not `TL_OK`.
+tl_status tl_request(tl_client client,
+                     const tl_variable *variables,
+                     size_t count,
+                     int32_t timeout_ms,
+                     tl_status *statuses);
 
 // Writes one value to each of the variables, given as a double, and waits for all outcomes. The value
 // is converted to the variable's type: a boolean takes 0 and 1, an enum the index of its label.
@@ -1277,6 +1607,27 @@ tl_status tl_subscribe(tl_client client,
                        uint32_t flags,
                        tl_subscription *subscription);
 
+// Subscribes to all variables that match patterns, also those that are created later.
+// `tl_subscription_next` reports in order which variables appear and vanish, by the events
+// `TL_EVENT_APPEARED` and `TL_EVENT_GONE`, and their readings between these.
+//
+// `patterns`, `patterns_length`: names or patterns, such as `boiler/**`, one per line.
+//
+// `excluded`, `excluded_length`: names or patterns to leave out, one per line; may be empty.
+//
+// `contract`, `flags`, `subscription`: as for `tl_subscribe`.
+//
+// Errors: `TL_FAULT_BAD_PATTERN`; those of `tl_subscribe`.
+tl_status tl_subscribe_patterns(tl_client client,
+                                const char *patterns,
+                                size_t patterns_length,
+                                const char *excluded,
+                                size_t excluded_length,
+                                const char *contract,
+                                size_t contract_length,
+                                uint32_t flags,
+                                tl_subscription *subscription);
+
 // Subscribes to variables as `tl_subscribe` does, and calls a function with every reading and every
 // event, from a thread of the library. No task needs this function: `tl_subscription_next` delivers
 // the same.
@@ -1336,6 +1687,46 @@ tl_status tl_subscription_item_name(tl_subscription subscription,
                                     size_t capacity,
                                     size_t *length);
 
+// Creates options: a buffer of 4096 elements, the engine of this machine at port 5850, no journal, and
+// no limit for how long the peer may be away. Close them with `tl_stream_options_close`.
+tl_status tl_stream_options_create(tl_stream_options *options);
+
+// Closes options.
+tl_status tl_stream_options_close(tl_stream_options options);
+
+// Sets the capacity of the buffer in elements; 0 is 4096.
+tl_status tl_stream_options_set_capacity(tl_stream_options options, size_t capacity);
+
+// Sets the port of the engine of this machine, which keeps the names; 0 is 5850.
+tl_status tl_stream_options_set_engine_port(tl_stream_options options, uint16_t port);
+
+// Sets the longest time in milliseconds that a peer may be disconnected before the stream is over, or
+// `TL_FOREVER`.
+tl_status tl_stream_options_set_gone_after(tl_stream_options options,
+                                           int32_t gone_after_ms);
+
+// Permits connections with other machines that are not encrypted, if `is_permitted` is not 0.
+tl_status tl_stream_options_set_insecure(tl_stream_options options, int32_t is_permitted);
+
+// Gives the end a journal, with which the stream survives the end of the program. An end that is created
+// again with the same name and journal continues the stream.
+//
+// `folder`, `folder_length`: folder of the journal, which no other end may use; it is created if it does
+// not exist.
+//
+// `bytes_max`: limit of its size in bytes; 0 is 1 GiB. A writer whose journal is full waits, as for a
+// full buffer.
+//
+// `durability`: one of `TL_DURABILITY_...`. `commit`: for a reader, one of `TL_COMMIT_...`.
+//
+// Errors: `TL_ERROR_ARGUMENT` for another durability or commit.
+tl_status tl_stream_options_set_journal(tl_stream_options options,
+                                        const char *folder,
+                                        size_t folder_length,
+                                        uint64_t bytes_max,
+                                        int32_t durability,
+                                        int32_t commit);
+
 // Creates the writer of a stream, and waits until it is connected to its reader. One of the two ends
 // names the other as its peer.
 //
@@ -1368,6 +1759,173 @@ tl_status tl_stream_writer_create(const char *url,
                                   int32_t timeout_ms,
                                   tl_stream_writer *writer);
 
+// Creates the writer of a stream with options, such as a journal. Otherwise as
+// `tl_stream_writer_create`.
+//
+// `options`: from `tl_stream_options_create`; 0 for none.
+//
+// Errors: as `tl_stream_writer_create`; `TL_ERROR_SYSTEM` if the journal cannot be used.
+tl_status tl_stream_writer_create_with(const char *url,
+                                       size_t url_length,
+                                       const char *element_type,
+                                       size_t type_length,
+                                       const char *peer,
+                                       size_t peer_length,
+                                       tl_stream_options options,
+                                       int32_t timeout_ms,
+                                       tl_stream_writer *writer);
+
+// Creates a writer with several readers, each of which gets all elements, and waits for the first ones.
+// The readers are ordinary ones that name this end as their peer. `tl_stream_write`, `tl_stream_flush`
+// and `tl_stream_writer_close` apply to all of them.
+//
+// `options`: from `tl_stream_options_create`, without a journal; 0 for none.
+//
+// `readers_min`: number of readers to wait for; each of these gets all elements. `readers_max`: largest
+// number of readers at a time; 0 is 64.
+//
+// `quota`: `TL_NO_QUOTA`: the writer waits for the slowest reader. Another number: the writer waits for
+// no reader, and a reader that is further behind loses the oldest elements and gets
+// `TL_ERROR_STREAM_LOST`.
+//
+// Errors: as `tl_stream_writer_create`; `TL_ERROR_ARGUMENT` for options with a journal.
+tl_status tl_stream_fan_out_create(const char *url,
+                                   size_t url_length,
+                                   const char *element_type,
+                                   size_t type_length,
+                                   tl_stream_options options,
+                                   size_t readers_min,
+                                   size_t readers_max,
+                                   uint64_t quota,
+                                   int32_t timeout_ms,
+                                   tl_stream_writer *writer);
+
+// Writes all elements of a stream, or none. Waits for room in the buffer.
+//
+// `elements`: an array of `count` elements of the stream's type: numbers, booleans as bytes 0 and 1,
+// timestamps as `int64_t`, structs without padding.
+//
+// `element_bytes`: size of one element, such as `sizeof(double)`; checks the type.
+//
+// Errors: `TL_ERROR_TIMEOUT`, nothing was written. `TL_ERROR_LIMIT` if the buffer can never hold so
+// many. `TL_FAULT_WRONG_TYPE`. `TL_ERROR_STREAM_OVER` if the reader is gone. `TL_ERROR_CLOSED`,
+// `TL_ERROR_BUSY`.
+tl_status tl_stream_write(tl_stream_writer writer,
+                          const void *elements,
+                          size_t element_bytes,
+                          size_t count,
+                          int32_t timeout_ms);
+
+// Writes one element of any type, given as text: a string as it is, another type as the command line
+// reads it.
+//
+// Errors: as `tl_stream_write`, and `TL_FAULT_INVALID_VALUE`.
+tl_status tl_stream_write_text(tl_stream_writer writer,
+                               const char *value,
+                               size_t value_length,
+                               int32_t timeout_ms);
+
+// Waits for room for `count` elements, and lends the memory from which they are sent, so that they need
+// not be copied. The program writes the elements there, and then calls `tl_stream_commit`. Until then,
+// other functions that use this writer give `TL_ERROR_BUSY`, also those that close it.
+//
+// `element_bytes`: size of one element, such as `sizeof(double)`; checks the type.
+//
+// `elements`: where the address is stored. It is valid until `tl_stream_commit`, and only then. Before
+// the program has written it, its content is undefined.
+//
+// Errors: as `tl_stream_write`; `TL_ERROR_ARGUMENT` for a writer with several readers. NULL is stored.
+tl_status tl_stream_reserve(tl_stream_writer writer,
+                            size_t element_bytes,
+                            size_t count,
+                            int32_t timeout_ms,
+                            void **elements);
+
+// Writes the first `count` elements of the memory that `tl_stream_reserve` has lent, and returns the
+// memory to the library. With a `count` of 0, nothing is written.
+//
+// `timeout_ms`: only a journal makes this wait.
+//
+// Errors: `TL_ERROR_TIMEOUT`: the journal is full; the memory is still lent. `TL_FAULT_WRONG_TYPE` if the
+// bytes are no valid elements; the memory is still lent. `TL_ERROR_ARGUMENT` if nothing is lent.
+tl_status tl_stream_commit(tl_stream_writer writer,
+                           size_t count,
+                           int32_t timeout_ms);
+
+// Sends all written elements at once, and waits until they have reached a stage. With a timeout of 0, it
+// does not wait.
+//
+// `until`: one of `TL_UNTIL_...`.
+//
+// Errors: `TL_ERROR_TIMEOUT`; the elements are on their way all the same. `TL_ERROR_ARGUMENT` for
+// another stage, or for `TL_UNTIL_DURABLE` if the reader has no journal.
+tl_status tl_stream_flush(tl_stream_writer writer,
+                          int32_t until,
+                          int32_t timeout_ms);
+
+// Closes a writer once the reader has received all elements, or after the timeout.
+//
+// `undelivered`: where the number of elements is stored that the reader has not received, of several
+// readers their sum; may be NULL.
+//
+// Errors: `TL_ERROR_BUSY` while the program has memory from `tl_stream_reserve`; the writer stays open.
+tl_status tl_stream_writer_close(tl_stream_writer writer,
+                                 int32_t timeout_ms,
+                                 uint64_t *undelivered);
+
+// Closes a writer at once: the reader gets `TL_ERROR_STREAM_ABORTED` with the reason after the elements
+// that have arrived. For a program that cannot write everything.
+//
+// Errors: as `tl_stream_writer_close`.
+tl_status tl_stream_writer_abort(tl_stream_writer writer,
+                                 const char *reason,
+                                 size_t reason_length);
+
+// Closes a writer with a journal without ending its stream: the next writer with this name and journal
+// continues it.
+//
+// Errors: `TL_ERROR_ARGUMENT` for a writer without a journal, which stays open; those of
+// `tl_stream_writer_close`.
+tl_status tl_stream_writer_suspend(tl_stream_writer writer);
+
+// Stores the state of a writer, at once, also while another thread waits in a call.
+tl_status tl_stream_writer_properties(tl_stream_writer writer,
+                                      struct tl_stream_properties *properties);
+
+// Copies the readers of a writer with several readers: those that are connected or may come back.
+//
+// `readers`: room for `capacity` peers. `count`: where their number is stored; may be NULL. With a
+// capacity of 0, only the number is stored.
+//
+// Errors: `TL_ERROR_ARGUMENT` for a writer with one reader; `TL_ERROR_SHORT_BUFFER`, and nothing is
+// copied; `TL_ERROR_BUSY`.
+tl_status tl_stream_writer_readers(tl_stream_writer writer,
+                                   struct tl_stream_peer *readers,
+                                   size_t capacity,
+                                   size_t *count);
+
+// Copies the URL of one of the readers, by its number.
+//
+// `buffer`, `capacity`, `length`: see "Texts that the library returns".
+//
+// Errors: as `tl_stream_writer_readers`; `TL_ERROR_ARGUMENT` if there is no such reader.
+tl_status tl_stream_writer_reader_url(tl_stream_writer writer,
+                                      uint64_t number,
+                                      char *buffer,
+                                      size_t capacity,
+                                      size_t *length);
+
+// Takes the next of the readers that have left a writer with several readers. The writer keeps the last
+// 64.
+//
+// `reader`: where the reader is stored. `has_reader`: where 1 is stored, or 0 if no other reader has
+// left; then `reader` is not stored.
+//
+// Errors: `TL_ERROR_ARGUMENT` for a writer with one reader; `TL_ERROR_BUSY`.
+tl_status tl_stream_writer_departed(tl_stream_writer writer,
+                                    struct tl_stream_departed *reader,
+                                    int32_t *has_reader);
+
 // Creates the reader of a stream, and waits until it is connected to its writer. The parameters are
 // those of `tl_stream_writer_create`; close the handle with `tl_stream_reader_close`.
 tl_status tl_stream_reader_create(const char *url,
@@ -1381,55 +1939,42 @@ tl_status tl_stream_reader_create(const char *url,
                                   int32_t timeout_ms,
                                   tl_stream_reader *reader);
 
-// Writes all elements of a numeric stream, or none. Waits for room in the buffer.
-//
-// `elements`: an array of `count` numbers of the stream's element type.
-//
-// `element_bytes`: size of one element, such as `sizeof(double)`; checks the type.
-//
-// Errors: `TL_ERROR_TIMEOUT`, nothing was written. `TL_ERROR_LIMIT` if the buffer can never hold so
-// many. `TL_FAULT_WRONG_TYPE`. `TL_ERROR_STREAM_OVER` if the reader is gone. `TL_ERROR_CLOSED`,
-// `TL_ERROR_BUSY`.
-tl_status tl_stream_write(tl_stream_writer writer,
-                          const void *elements,
-                          size_t element_bytes,
-                          size_t count,
-                          int32_t timeout_ms);
+// Creates the reader of a stream with options, such as a journal. The parameters are those of
+// `tl_stream_writer_create_with`.
+tl_status tl_stream_reader_create_with(const char *url,
+                                       size_t url_length,
+                                       const char *element_type,
+                                       size_t type_length,
+                                       const char *peer,
+                                       size_t peer_length,
+                                       tl_stream_options options,
+                                       int32_t timeout_ms,
+                                       tl_stream_reader *reader);
 
-// Writes one element, given as text: a string as it is, another type as the command line reads it. For
-// streams whose elements are not numbers.
+// Creates a reader with several writers, and waits for the first ones. The writers are ordinary ones that
+// name this end as their peer; each has a buffer of the capacity in the options. Read it with
+// `tl_stream_read_run`.
 //
-// Errors: as `tl_stream_write`, and `TL_FAULT_INVALID_VALUE`.
-tl_status tl_stream_write_text(tl_stream_writer writer,
-                               const char *value,
-                               size_t value_length,
-                               int32_t timeout_ms);
+// `options`: from `tl_stream_options_create`, without a journal; 0 for none.
+//
+// `writers_min`: number of writers to wait for. `writers_max`: largest number of writers at a time; 0 is
+// 64.
+//
+// Errors: as `tl_stream_writer_create`; `TL_ERROR_ARGUMENT` for options with a journal.
+tl_status tl_stream_fan_in_create(const char *url,
+                                  size_t url_length,
+                                  const char *element_type,
+                                  size_t type_length,
+                                  tl_stream_options options,
+                                  size_t writers_min,
+                                  size_t writers_max,
+                                  int32_t timeout_ms,
+                                  tl_stream_reader *reader);
 
-// Sends all written elements at once, and waits until they have reached a stage.
+// Waits for at least `minimum` elements, and reads all that are available, at most `capacity`. Fewer than
+// `minimum` only at the end of the stream, or before a gap.
 //
-// `until`: one of `TL_UNTIL_...`.
-//
-// Errors: `TL_ERROR_TIMEOUT`; the elements are on their way all the same. `TL_ERROR_ARGUMENT` for
-// another stage, or for `TL_UNTIL_DURABLE` if the reader has no journal.
-tl_status tl_stream_flush(tl_stream_writer writer, int32_t until, int32_t timeout_ms);
-
-// Closes a writer once the reader has received all elements, or after the timeout.
-//
-// `undelivered`: where the number of elements is stored that the reader has not received; may be NULL.
-tl_status tl_stream_writer_close(tl_stream_writer writer,
-                                 int32_t timeout_ms,
-                                 uint64_t *undelivered);
-
-// Closes a writer at once: the reader gets `TL_ERROR_STREAM_ABORTED` with the reason after the elements
-// that have arrived. For a program that cannot write everything.
-tl_status tl_stream_writer_abort(tl_stream_writer writer,
-                                 const char *reason,
-                                 size_t reason_length);
-
-// Waits for at least `minimum` elements of a numeric stream, and reads all that are available, at most
-// `capacity`. Fewer than `minimum` only at the end of the stream, or before a gap.
-//
-// `elements`: room for `capacity` numbers of the stream's element type.
+// `elements`: room for `capacity` elements of the stream's type, as for `tl_stream_write`.
 //
 // `element_bytes`: size of one element, such as `sizeof(double)`; checks the type.
 //
@@ -1448,8 +1993,7 @@ tl_status tl_stream_read(tl_stream_reader reader,
                          int32_t timeout_ms,
                          size_t *count);
 
-// Reads one element as text: a string as it is, another type as the command line prints it. For streams
-// whose elements are not numbers.
+// Reads one element of any type as text: a string as it is, another type as the command line prints it.
 //
 // `buffer`, `capacity`, `length`: see "Texts that the library returns".
 //
@@ -1460,12 +2004,99 @@ tl_status tl_stream_read_text(tl_stream_reader reader,
                               size_t capacity,
                               size_t *length);
 
-// Closes a reader. The writer learns how far the stream was read.
+// Waits for at least `minimum` elements, and lends all that are available, at most `maximum`, in the
+// memory of the reader, so that they need not be copied. They count as read when the program calls
+// `tl_stream_release`. Until then, other functions that use this reader give `TL_ERROR_BUSY`, also those
+// that close it.
+//
+// `element_bytes`: size of one element, such as `sizeof(double)`; checks the type.
+//
+// `elements`: where the address is stored. It is valid until `tl_stream_release`, and only then. Do not
+// write there.
+//
+// `count`: where the number of elements is stored; fewer than `minimum` only as for `tl_stream_read`.
+//
+// Errors: as `tl_stream_read`; then NULL and 0 are stored.
+tl_status tl_stream_acquire(tl_stream_reader reader,
+                            size_t element_bytes,
+                            size_t minimum,
+                            size_t maximum,
+                            int32_t timeout_ms,
+                            const void **elements,
+                            size_t *count);
+
+// Returns the memory that `tl_stream_acquire` has lent: its elements are read, and the writer can send
+// more.
+//
+// Errors: `TL_ERROR_ARGUMENT` if nothing is lent.
+tl_status tl_stream_release(tl_stream_reader reader);
+
+// Declares that the program has processed all elements that it has read. With a journal, they are not
+// delivered again after a crash; without one, this does nothing.
+//
+// Errors: `TL_ERROR_SYSTEM` if the journal cannot be written.
+tl_status tl_stream_reader_commit(tl_stream_reader reader);
+
+// Waits for elements of any writer of a reader with several writers, or for the end of a writer's stream,
+// and reads up to `capacity` elements of that writer.
+//
+// `elements`: room for `capacity` elements, as for `tl_stream_read`. `element_bytes`: size of one
+// element.
+//
+// `capacity`: from 1.
+//
+// `run`: where the writer and the number of elements are stored.
+//
+// Errors: `TL_ERROR_TIMEOUT`, nothing was read; `TL_ERROR_ARGUMENT` for a reader with one writer;
+// `TL_FAULT_WRONG_TYPE`, `TL_ERROR_CLOSED`, `TL_ERROR_BUSY`.
+tl_status tl_stream_read_run(tl_stream_reader reader,
+                             void *elements,
+                             size_t element_bytes,
+                             size_t capacity,
+                             int32_t timeout_ms,
+                             struct tl_stream_run *run);
+
+// Copies the URL of the writer of the last `tl_stream_read_run`.
+//
+// `buffer`, `capacity`, `length`: see "Texts that the library returns".
+//
+// Errors: `TL_ERROR_ARGUMENT` before the first run.
+tl_status tl_stream_run_url(tl_stream_reader reader, char *buffer, size_t capacity, size_t *length);
+
+// Copies the reason why the last `tl_stream_read_run` ended with `TL_RUN_ABORTED` or `TL_RUN_FAULT`; the
+// empty text for the other kinds.
+//
+// `buffer`, `capacity`, `length`: see "Texts that the library returns".
+//
+// Errors: `TL_ERROR_ARGUMENT` before the first run.
+tl_status tl_stream_run_reason(tl_stream_reader reader,
+                               char *buffer,
+                               size_t capacity,
+                               size_t *length);
+
+// Copies the writers of a reader with several writers: those that are connected, may come back, or have
+// elements left to read.
+//
+// `writers`: room for `capacity` peers. `count`: where their number is stored; may be NULL. With a
+// capacity of 0, only the number is stored.
+//
+// Errors: `TL_ERROR_ARGUMENT` for a reader with one writer; `TL_ERROR_SHORT_BUFFER`, and nothing is
+// copied; `TL_ERROR_BUSY`.
+tl_status tl_stream_reader_writers(tl_stream_reader reader,
+                                   struct tl_stream_peer *writers,
+                                   size_t capacity,
+                                   size_t *count);
+
+// Closes a reader. Without a journal, the writer learns how far the stream was read, and can write no
+// more. With a journal, the next reader with this name and journal continues the stream.
+//
+// Errors: `TL_ERROR_BUSY` while the program has memory from `tl_stream_acquire`; the reader stays open.
 tl_status tl_stream_reader_close(tl_stream_reader reader);
 
-// Stores the state of a writer, at once, also while another thread waits in a call.
-tl_status tl_stream_writer_properties(tl_stream_writer writer,
-                                      struct tl_stream_properties *properties);
+// Closes a reader, also with a journal, ends its stream, and empties the journal.
+//
+// Errors: as `tl_stream_reader_close`; `TL_ERROR_SYSTEM` if the journal was not emptied.
+tl_status tl_stream_reader_destroy(tl_stream_reader reader);
 
 // Stores the state of a reader, at once, also while another thread waits in a call.
 tl_status tl_stream_reader_properties(tl_stream_reader reader,
@@ -1540,8 +2171,9 @@ tl_status tl_play(tl_client client,
 // `since_ns`, `until_ns`: the period by source timestamps, UTC nanoseconds since 1970, the start
 // included and the end excluded; `TL_TIME_OPEN` for an open end.
 //
-// `form`: one of `TL_HISTORY_...`. `interval_ns`: interval of the interpolated and stepped forms, from
-// 1; 0 for the others.
+// `form`: one of `TL_HISTORY_...`. `interval_ns`: interval of the interpolated and stepped forms, and
+// width of the buckets, in nanoseconds from 1; number of buckets for `TL_HISTORY_POINTS`; 0 for the
+// others.
 //
 // `history`: where the handle is stored. Close it with `tl_history_close`.
 //
@@ -1570,7 +2202,21 @@ tl_status tl_history_next(tl_history history,
                           int32_t timeout_ms,
                           size_t *count);
 
-// Copies the name of a variable of a query's rows.
+// Copies the next buckets of a query with the form `TL_HISTORY_BUCKETS`, `TL_HISTORY_POINTS` or
+// `TL_HISTORY_TOTAL`, ordered by variable and then by time.
+//
+// `buckets`: room for `capacity` buckets. `capacity`: from 1.
+//
+// `count`: where the number of buckets is stored; 0 at the end of the query.
+//
+// Errors: as `tl_history_next`; `TL_ERROR_ARGUMENT` for a query of rows.
+tl_status tl_history_next_buckets(tl_history history,
+                                  struct tl_bucket *buckets,
+                                  size_t capacity,
+                                  int32_t timeout_ms,
+                                  size_t *count);
+
+// Copies the name of a variable of a query's rows or buckets.
 //
 // `buffer`, `capacity`, `length`: see "Texts that the library returns".
 //
@@ -1583,6 +2229,319 @@ tl_status tl_history_item_name(tl_history history,
 
 // Closes a query.
 tl_status tl_history_close(tl_history history);
+
+// Queries alarms with their states.
+//
+// `pattern`, `pattern_length`: only alarms of variables with matching names; empty for all.
+//
+// `area`, `area_length`: only alarms of this area; empty for all.
+//
+// `priority_min`: only alarms of at least this priority; 0 for all.
+//
+// `states`, `states_length`: only alarms in these states, given by name, one per line, such as
+// `unacknowledged`; empty for all.
+//
+// `alarms`: where the handle is stored. Close it with `tl_alarms_close`.
+//
+// Errors: `TL_FAULT_BAD_PATTERN`; `TL_ERROR_ARGUMENT` for a state that does not exist;
+// `TL_ERROR_TIMEOUT`, `TL_ERROR_NOT_CONNECTED`.
+tl_status tl_alarms(tl_client client,
+                    const char *pattern,
+                    size_t pattern_length,
+                    const char *area,
+                    size_t area_length,
+                    int32_t priority_min,
+                    const char *states,
+                    size_t states_length,
+                    int32_t timeout_ms,
+                    tl_alarm_list *alarms);
+
+// Stores the number of alarms.
+tl_status tl_alarms_count(tl_alarm_list alarms, size_t *count);
+
+// Stores one alarm.
+//
+// `index`: from 0 to the count - 1.
+//
+// Errors: `TL_ERROR_ARGUMENT` for another index.
+tl_status tl_alarms_get(tl_alarm_list alarms, size_t index, struct tl_alarm *alarm);
+
+// Copies a text of an alarm.
+//
+// `field`: one of `TL_ALARM_TEXT_...`.
+//
+// `buffer`, `capacity`, `length`: see "Texts that the library returns".
+//
+// Errors: `TL_ERROR_ARGUMENT` for another index or field.
+tl_status tl_alarms_text(tl_alarm_list alarms,
+                         size_t index,
+                         int32_t field,
+                         char *buffer,
+                         size_t capacity,
+                         size_t *length);
+
+// Closes a list of alarms.
+tl_status tl_alarms_close(tl_alarm_list alarms);
+
+// Applies an action to alarms.
+//
+// `alarms`, `alarms_length`: the alarms, one per line, such as `boiler/level#hi`.
+//
+// `action`: one of `TL_ALARM_ACKNOWLEDGE` to `TL_ALARM_RETURN_TO_SERVICE`.
+//
+// `shelve_ms`: for `TL_ALARM_SHELVE`, how long the alarms are hidden, in milliseconds from 1; otherwise 0.
+//
+// `comment`, `comment_length`: may be empty.
+//
+// `states`: room for `capacity` states after the action, or NULL; -1 for an alarm that refused it.
+//
+// `statuses`: room for `capacity` statuses, or NULL.
+//
+// Errors: the first of the statuses that is not `TL_OK`, such as `TL_FAULT_UNKNOWN_FIELD` or
+// `TL_FAULT_DENIED`; the action was applied to the others all the same. `TL_ERROR_SHORT_BUFFER` if there
+// are more than `capacity` alarms and `states` or `statuses` is given: nothing was done.
+tl_status tl_act_on_alarms(tl_client client,
+                           const char *alarms,
+                           size_t alarms_length,
+                           int32_t action,
+                           uint32_t shelve_ms,
+                           const char *comment,
+                           size_t comment_length,
+                           int32_t timeout_ms,
+                           int32_t *states,
+                           tl_status *statuses,
+                           size_t capacity);
+
+// Follows the changes of alarms: each change is delivered once, in order, also those during a lost
+// connection, as far as the engine's journal still has them.
+//
+// `pattern`, `area`, `priority_min`: as for `tl_alarms`.
+//
+// `since_ns`: `TL_SINCE_NOW` for changes from now on; or UTC nanoseconds since 1970, to begin with the
+// recorded changes from then on; or `TL_TIME_OPEN` for all recorded changes.
+//
+// `changes`: where the handle is stored. Close it with `tl_alarm_changes_close`.
+//
+// Errors: as `tl_alarms`.
+tl_status tl_follow_alarms(tl_client client,
+                           const char *pattern,
+                           size_t pattern_length,
+                           const char *area,
+                           size_t area_length,
+                           int32_t priority_min,
+                           int64_t since_ns,
+                           int32_t timeout_ms,
+                           tl_alarm_changes *changes);
+
+// Waits for the next change of an alarm.
+//
+// `alarm`: where the alarm is stored as it is after the change. Its texts come from
+// `tl_alarm_changes_text`.
+//
+// `lost`: where the number of changes is stored that are missing before this one, because the engine's
+// journal had no room for them or has removed them; may be NULL. If it is not 0, `alarm` has no state,
+// and only its number and time are set.
+//
+// Errors: `TL_ERROR_TIMEOUT` if there was no change; `TL_FAULT_UNKNOWN_NAME` if the engine has no variables
+// of its own, because its configuration sets `health = "0s"`; `TL_ERROR_NOT_CONNECTED`;
+// `TL_ERROR_CLOSED`; `TL_ERROR_BUSY` if another thread waits.
+tl_status tl_alarm_changes_next(tl_alarm_changes changes,
+                                int32_t timeout_ms,
+                                struct tl_alarm *alarm,
+                                uint64_t *lost);
+
+// Copies a text of the change that `tl_alarm_changes_next` has delivered last.
+//
+// `field`: one of `TL_ALARM_TEXT_...`.
+//
+// `buffer`, `capacity`, `length`: see "Texts that the library returns".
+//
+// Errors: `TL_ERROR_ARGUMENT` for another field, and before the first change.
+tl_status tl_alarm_changes_text(tl_alarm_changes changes,
+                                int32_t field,
+                                char *buffer,
+                                size_t capacity,
+                                size_t *length);
+
+// Ends following the changes of alarms. A thread that waits returns `TL_ERROR_CLOSED` within 50 ms.
+tl_status tl_alarm_changes_close(tl_alarm_changes changes);
+
+// Starts a query of the audit trail. Nothing is sent yet.
+//
+// `pattern`, `pattern_length`: only entries about matching names; empty for all.
+//
+// `who`, `who_length`: only entries of this principal; empty for all.
+//
+// `since_ns`: only entries from then on, UTC nanoseconds since 1970; `TL_TIME_OPEN` for all.
+//
+// `newest_first`: not 0 to begin with the newest entry.
+//
+// `audit`: where the handle is stored. Close it with `tl_audit_close`.
+//
+// Errors: `TL_FAULT_BAD_PATTERN`.
+tl_status tl_audit(tl_client client,
+                   const char *pattern,
+                   size_t pattern_length,
+                   const char *who,
+                   size_t who_length,
+                   int64_t since_ns,
+                   int32_t newest_first,
+                   tl_audit_query *audit);
+
+// Stores the next entry of a query.
+//
+// `has_entry`: where 1 is stored, or 0 at the end of the query; then `audited` is not stored.
+//
+// Errors: `TL_FAULT_DENIED` without the right to read the audit trail; `TL_ERROR_TIMEOUT`;
+// `TL_ERROR_NOT_CONNECTED`. After an error, the next call tries the same entries again.
+tl_status tl_audit_next(tl_audit_query audit,
+                        int32_t timeout_ms,
+                        struct tl_audit_entry *audited,
+                        int32_t *has_entry);
+
+// Copies a text of the entry that `tl_audit_next` has stored last.
+//
+// `field`: one of `TL_AUDIT_TEXT_...`.
+//
+// `buffer`, `capacity`, `length`: see "Texts that the library returns".
+//
+// Errors: `TL_ERROR_ARGUMENT` for another field, and if there is no entry.
+tl_status tl_audit_text(tl_audit_query audit,
+                        int32_t field,
+                        char *buffer,
+                        size_t capacity,
+                        size_t *length);
+
+// Closes a query.
+tl_status tl_audit_close(tl_audit_query audit);
+
+// Takes control of a folder: until it ends, the engine refuses writes by other clients to its variables.
+// Control ends with the connection, after its duration, or when it is released or taken over; the client
+// does not take it again automatically.
+//
+// `folder`, `folder_length`: such as `boiler` or `boiler/pump`.
+//
+// `level`: `TL_CONTROL_OPERATOR` or `TL_CONTROL_SUPERVISOR`.
+//
+// `holder`: `TL_CONTROL_SESSION` or `TL_CONTROL_IDENTITY`.
+//
+// `duration_ms`: time after which control ends, in milliseconds; 0 if it ends with the connection.
+//
+// `control`: where the control is stored; may be NULL.
+//
+// Errors: `TL_FAULT_CONTROLLED` if a client of the same or a higher level has control, which the message
+// names; `TL_FAULT_DENIED`; `TL_FAULT_BAD_NAME` for a folder that is not valid; `TL_ERROR_TIMEOUT`.
+tl_status tl_take_control(tl_client client,
+                          const char *folder,
+                          size_t folder_length,
+                          int32_t level,
+                          int32_t holder,
+                          uint32_t duration_ms,
+                          int32_t timeout_ms,
+                          struct tl_control *control);
+
+// Asks for control of a folder. If another client has it, the request waits in the engine: `is_waiting`
+// is 1, and `tl_follow_control` reports when control is granted. The parameters are those of
+// `tl_take_control`.
+//
+// Errors: `TL_FAULT_DENIED`; `TL_FAULT_LIMIT_REACHED` if too many requests wait; `TL_ERROR_TIMEOUT`.
+tl_status tl_request_control(tl_client client,
+                             const char *folder,
+                             size_t folder_length,
+                             int32_t level,
+                             int32_t holder,
+                             uint32_t duration_ms,
+                             int32_t timeout_ms,
+                             struct tl_control *control);
+
+// Hands control of a folder over to a client that waits for it.
+//
+// `number`: number of the request, from `tl_controls`.
+//
+// `control`: where the control of that client is stored; may be NULL.
+//
+// Errors: `TL_FAULT_NOT_CONTROLLED` and others if this client does not control the folder, or if there is
+// no such request.
+tl_status tl_give_control(tl_client client,
+                          const char *folder,
+                          size_t folder_length,
+                          uint64_t number,
+                          int32_t timeout_ms,
+                          struct tl_control *control);
+
+// Releases control of a folder, or withdraws the request for it. The first client that waits gets control.
+//
+// Errors: `TL_FAULT_NOT_CONTROLLED` if this client has neither.
+tl_status tl_release_control(tl_client client,
+                             const char *folder,
+                             size_t folder_length,
+                             int32_t timeout_ms);
+
+// Lists who controls the folders that overlap `folder`, and who waits for them.
+//
+// `folder`, `folder_length`: empty for all folders.
+//
+// `own`: not 0 for only what concerns this client.
+//
+// `revision`: where the number is stored that `tl_follow_control` needs; may be NULL.
+//
+// `controls`: where the handle is stored. Close it with `tl_controls_close`.
+tl_status tl_controls(tl_client client,
+                      const char *folder,
+                      size_t folder_length,
+                      int32_t own,
+                      int32_t timeout_ms,
+                      uint64_t *revision,
+                      tl_control_list *controls);
+
+// Stores the number of controls and requests.
+tl_status tl_controls_count(tl_control_list controls, size_t *count);
+
+// Stores one control or request.
+//
+// `index`: from 0 to the count - 1.
+//
+// Errors: `TL_ERROR_ARGUMENT` for another index.
+tl_status tl_controls_get(tl_control_list controls, size_t index, struct tl_control *control);
+
+// Copies the folder of a control or request.
+//
+// `buffer`, `capacity`, `length`: see "Texts that the library returns".
+//
+// Errors: `TL_ERROR_ARGUMENT` for an index that does not exist.
+tl_status tl_controls_folder(tl_control_list controls,
+                             size_t index,
+                             char *buffer,
+                             size_t capacity,
+                             size_t *length);
+
+// Copies who has control or waits for it, with the origin of the session.
+//
+// `buffer`, `capacity`, `length`: see "Texts that the library returns".
+//
+// Errors: `TL_ERROR_ARGUMENT` for an index that does not exist.
+tl_status tl_controls_by(tl_control_list controls,
+                         size_t index,
+                         char *buffer,
+                         size_t capacity,
+                         size_t *length);
+
+// Closes a list of controls.
+tl_status tl_controls_close(tl_control_list controls);
+
+// Waits until something has changed in what this client controls and waits for: control was granted or
+// has ended, or another client asks for it. `tl_controls` shows what it is. After a reconnection, which
+// ends control, it returns at once.
+//
+// `known`: the revision of the last `tl_controls`, or of the last call.
+//
+// `revision`: where the new revision is stored.
+//
+// Errors: `TL_ERROR_TIMEOUT` if nothing has changed; `TL_ERROR_CLOSED` once the client is closed.
+tl_status tl_follow_control(tl_client client,
+                            uint64_t known,
+                            int32_t timeout_ms,
+                            uint64_t *revision);
 
 // Starts an I/O server in this process: the program becomes the source of all variables of an engine
 // with `source = "NAME:ITEM"`. The engine need not run yet. When the program ends for any reason, the

@@ -244,6 +244,80 @@ public:
     }
 };
 
+/* The alarms that a query has found. */
+class alarm_list : public handle<tl_alarms_close> {
+public:
+    explicit alarm_list(tl_alarm_list number) noexcept : handle(number) {}
+
+    std::size_t size() const {
+        std::size_t count = 0;
+        tl_alarms_count(get(), &count);
+        return count;
+    }
+    result<tl_alarm> operator[](std::size_t index) const {
+        tl_alarm alarm;
+        tl_status status = tl_alarms_get(get(), index, &alarm);
+        if (status != TL_OK) {
+            return error::last(status);
+        }
+        return alarm;
+    }
+    /* `field`: one of TL_ALARM_TEXT_... */
+    result<std::string> text(std::size_t index, int field) const {
+        return text_of([&](char *buffer, std::size_t capacity, std::size_t *length) {
+            return tl_alarms_text(get(), index, field, buffer, capacity, length);
+        });
+    }
+};
+
+/* Changes of alarms, as they happen. */
+class alarm_changes : public handle<tl_alarm_changes_close> {
+public:
+    explicit alarm_changes(tl_alarm_changes number) noexcept : handle(number) {}
+
+    /* The next change. No value after a timeout. */
+    result<std::optional<tl_alarm>> next(int timeout_ms) const {
+        tl_alarm alarm;
+        tl_status status = tl_alarm_changes_next(get(), timeout_ms, &alarm, nullptr);
+        if (status == TL_ERROR_TIMEOUT) {
+            return std::optional<tl_alarm>();
+        }
+        if (status != TL_OK) {
+            return error::last(status);
+        }
+        return std::optional<tl_alarm>(alarm);
+    }
+    /* A text of the last change; `field`: one of TL_ALARM_TEXT_... */
+    result<std::string> text(int field) const {
+        return text_of([&](char *buffer, std::size_t capacity, std::size_t *length) {
+            return tl_alarm_changes_text(get(), field, buffer, capacity, length);
+        });
+    }
+};
+
+/* A query of the audit trail. */
+class audit_query : public handle<tl_audit_close> {
+public:
+    explicit audit_query(tl_audit_query number) noexcept : handle(number) {}
+
+    /* The next entry. No value at the end. */
+    result<std::optional<tl_audit_entry>> next(int timeout_ms) const {
+        tl_audit_entry entry;
+        std::int32_t has_entry = 0;
+        tl_status status = tl_audit_next(get(), timeout_ms, &entry, &has_entry);
+        if (status != TL_OK) {
+            return error::last(status);
+        }
+        return has_entry ? std::optional<tl_audit_entry>(entry) : std::nullopt;
+    }
+    /* A text of the last entry; `field`: one of TL_AUDIT_TEXT_... */
+    result<std::string> text(int field) const {
+        return text_of([&](char *buffer, std::size_t capacity, std::size_t *length) {
+            return tl_audit_text(get(), field, buffer, capacity, length);
+        });
+    }
+};
+
 /* A connection to an engine. */
 class client : public handle<tl_client_close> {
 public:
@@ -326,6 +400,73 @@ public:
         }
         return subscription(number);
     }
+    /* Patterns, one per line; `excluded` may be empty. */
+    result<subscription> subscribe_patterns(std::string_view patterns, std::string_view excluded,
+                                            std::string_view contract, std::uint32_t flags = 0) const {
+        tl_subscription number = 0;
+        tl_status status = tl_subscribe_patterns(get(), patterns.data(), patterns.size(), excluded.data(),
+                                                 excluded.size(), contract.data(), contract.size(),
+                                                 flags, &number);
+        if (status != TL_OK) {
+            return error::last(status);
+        }
+        return subscription(number);
+    }
+
+    /* Alarms of variables that match; an empty pattern is all. */
+    result<alarm_list> alarms(std::string_view pattern, int timeout_ms) const {
+        tl_alarm_list number = 0;
+        tl_status status = tl_alarms(get(), pattern.data(), pattern.size(), nullptr, 0, 0, nullptr, 0,
+                                     timeout_ms, &number);
+        if (status != TL_OK) {
+            return error::last(status);
+        }
+        return alarm_list(number);
+    }
+    /* Applies an action to alarms, one per line, such as "boiler/level#hi". */
+    result<done> act_on_alarms(std::string_view alarms, int action, std::uint32_t shelve_ms,
+                               std::string_view comment, int timeout_ms) const {
+        return done_or_error(tl_act_on_alarms(get(), alarms.data(), alarms.size(), action, shelve_ms,
+                                              comment.data(), comment.size(), timeout_ms, nullptr,
+                                              nullptr, 0));
+    }
+    /* `since_ns`: TL_SINCE_NOW, TL_TIME_OPEN, or UTC nanoseconds. */
+    result<alarm_changes> follow_alarms(std::string_view pattern, std::int64_t since_ns,
+                                        int timeout_ms) const {
+        tl_alarm_changes number = 0;
+        tl_status status = tl_follow_alarms(get(), pattern.data(), pattern.size(), nullptr, 0, 0, since_ns,
+                                            timeout_ms, &number);
+        if (status != TL_OK) {
+            return error::last(status);
+        }
+        return alarm_changes(number);
+    }
+
+    /* Entries about matching names, oldest first; an empty pattern is all. */
+    result<audit_query> audit(std::string_view pattern) const {
+        tl_audit_query number = 0;
+        tl_status status = tl_audit(get(), pattern.data(), pattern.size(), nullptr, 0, TL_TIME_OPEN, 0,
+                                    &number);
+        if (status != TL_OK) {
+            return error::last(status);
+        }
+        return audit_query(number);
+    }
+
+    /* Control of an operator, for this client, until it is released. */
+    result<tl_control> take_control(std::string_view folder, int timeout_ms) const {
+        tl_control control;
+        tl_status status = tl_take_control(get(), folder.data(), folder.size(), TL_CONTROL_OPERATOR,
+                                           TL_CONTROL_SESSION, 0, timeout_ms, &control);
+        if (status != TL_OK) {
+            return error::last(status);
+        }
+        return control;
+    }
+    result<done> release_control(std::string_view folder, int timeout_ms) const {
+        return done_or_error(
+            tl_release_control(get(), folder.data(), folder.size(), timeout_ms));
+    }
 };
 
 /* An engine in this process. */
@@ -357,15 +498,80 @@ public:
     }
 };
 
+/* Options of the ends of streams. */
+class stream_options : public handle<tl_stream_options_close> {
+public:
+    static result<stream_options> create() {
+        tl_stream_options number = 0;
+        tl_status status = tl_stream_options_create(&number);
+        if (status != TL_OK) {
+            return error::last(status);
+        }
+        return stream_options(number);
+    }
+
+    result<done> capacity(std::size_t elements) const {
+        return done_or_error(tl_stream_options_set_capacity(get(), elements));
+    }
+    result<done> engine_port(std::uint16_t port) const {
+        return done_or_error(tl_stream_options_set_engine_port(get(), port));
+    }
+    result<done> journal(std::string_view folder, std::uint64_t bytes_max, int durability, int commit) const {
+        return done_or_error(tl_stream_options_set_journal(get(), folder.data(), folder.size(), bytes_max,
+                                                           durability, commit));
+    }
+
+private:
+    using handle::handle;
+};
+
 /* The writer of a stream of numbers. */
 class stream_writer : public handle<close_writer> {
 public:
     explicit stream_writer(tl_stream_writer number) noexcept : handle(number) {}
 
+    static result<stream_writer> create(std::string_view url, std::string_view type, std::string_view peer,
+                                        const stream_options &options, int timeout_ms) {
+        tl_stream_writer number = 0;
+        tl_status status =
+            tl_stream_writer_create_with(url.data(), url.size(), type.data(), type.size(), peer.data(),
+                                         peer.size(), options.get(), timeout_ms, &number);
+        if (status != TL_OK) {
+            return error::last(status);
+        }
+        return stream_writer(number);
+    }
+    /* A writer with several readers; `quota` as for tl_stream_fan_out_create. */
+    static result<stream_writer> create_fan_out(std::string_view url, std::string_view type,
+                                                std::size_t readers_min, std::uint64_t quota,
+                                                const stream_options &options, int timeout_ms) {
+        tl_stream_writer number = 0;
+        tl_status status = tl_stream_fan_out_create(url.data(), url.size(), type.data(), type.size(),
+                                                    options.get(), readers_min, 0, quota, timeout_ms,
+                                                    &number);
+        if (status != TL_OK) {
+            return error::last(status);
+        }
+        return stream_writer(number);
+    }
+
     template <typename T>
     result<done> write(span<const T> elements, int timeout_ms) const {
         return done_or_error(
             tl_stream_write(get(), elements.data(), sizeof(T), elements.size(), timeout_ms));
+    }
+    /* Room in the memory from which elements are sent, until commit. */
+    template <typename T>
+    result<span<T>> reserve(std::size_t count, int timeout_ms) const {
+        void *room = nullptr;
+        tl_status status = tl_stream_reserve(get(), sizeof(T), count, timeout_ms, &room);
+        if (status != TL_OK) {
+            return error::last(status);
+        }
+        return span<T>(static_cast<T *>(room), count);
+    }
+    result<done> commit(std::size_t count, int timeout_ms) const {
+        return done_or_error(tl_stream_commit(get(), count, timeout_ms));
     }
     result<done> flush(int until, int timeout_ms) const {
         return done_or_error(tl_stream_flush(get(), until, timeout_ms));
@@ -377,6 +583,30 @@ class stream_reader : public handle<tl_stream_reader_close> {
 public:
     explicit stream_reader(tl_stream_reader number) noexcept : handle(number) {}
 
+    static result<stream_reader> create(std::string_view url, std::string_view type, std::string_view peer,
+                                        const stream_options &options, int timeout_ms) {
+        tl_stream_reader number = 0;
+        tl_status status =
+            tl_stream_reader_create_with(url.data(), url.size(), type.data(), type.size(), peer.data(),
+                                         peer.size(), options.get(), timeout_ms, &number);
+        if (status != TL_OK) {
+            return error::last(status);
+        }
+        return stream_reader(number);
+    }
+    /* A reader with several writers; read it with read_run. */
+    static result<stream_reader> create_fan_in(std::string_view url, std::string_view type,
+                                               std::size_t writers_min, const stream_options &options,
+                                               int timeout_ms) {
+        tl_stream_reader number = 0;
+        tl_status status = tl_stream_fan_in_create(url.data(), url.size(), type.data(), type.size(),
+                                                   options.get(), writers_min, 0, timeout_ms, &number);
+        if (status != TL_OK) {
+            return error::last(status);
+        }
+        return stream_reader(number);
+    }
+
     /* At least `minimum` elements; 0 at the end of the stream. */
     template <typename T>
     result<std::size_t> read(span<T> into, std::size_t minimum, int timeout_ms) const {
@@ -387,6 +617,33 @@ public:
             return error::last(status);
         }
         return count;
+    }
+    /* Elements in the memory of the reader, until release; empty at the end of the stream. */
+    template <typename T>
+    result<span<const T>> acquire(std::size_t minimum, std::size_t maximum, int timeout_ms) const {
+        const void *elements = nullptr;
+        std::size_t count = 0;
+        tl_status status =
+            tl_stream_acquire(get(), sizeof(T), minimum, maximum, timeout_ms, &elements, &count);
+        if (status != TL_OK && status != TL_ERROR_STREAM_ENDED) {
+            return error::last(status);
+        }
+        return span<const T>(static_cast<const T *>(elements), count);
+    }
+    result<done> release() const { return done_or_error(tl_stream_release(get())); }
+    /* Elements of any writer, or the end of one. No value after a timeout. */
+    template <typename T>
+    result<std::optional<tl_stream_run>> read_run(span<T> into, int timeout_ms) const {
+        tl_stream_run run;
+        tl_status status =
+            tl_stream_read_run(get(), into.data(), sizeof(T), into.size(), timeout_ms, &run);
+        if (status == TL_ERROR_TIMEOUT) {
+            return std::optional<tl_stream_run>();
+        }
+        if (status != TL_OK) {
+            return error::last(status);
+        }
+        return std::optional<tl_stream_run>(run);
     }
 };
 

@@ -9,6 +9,7 @@ use std::slice;
 use std::time::Duration;
 
 use libc::size_t;
+use trunkline::types::{FaultCode, Pattern};
 
 use crate::errors::{Failure, TL_ERROR_LIMIT, TL_ERROR_NULL, TL_ERROR_SHORT_BUFFER, TL_ERROR_TEXT};
 
@@ -246,6 +247,16 @@ pub(crate) fn names(text: &str) -> Result<Vec<&str>, Failure> {
             "there are more than 2^32 names",
         )),
     }
+}
+
+/// Returns the patterns of a list, one per line.
+pub(crate) fn patterns(text: &str) -> Result<Vec<Pattern>, Failure> {
+    names(text)?.into_iter().map(pattern).collect()
+}
+
+pub(crate) fn pattern(text: &str) -> Result<Pattern, Failure> {
+    let parsed = Pattern::parse(text);
+    parsed.map_err(|error| Failure::fault(FaultCode::BadPattern, error.to_string()))
 }
 
 /// Returns the limit for a call of the facade.

@@ -89,6 +89,11 @@ kinds! {
     History(crate::history::HistoryObject) = 9, "a query of history";
     Provider(crate::provider::ProviderObject) = 10, "an I/O server";
     HostVariable(crate::engine::HostVariableObject) = 11, "a hosted variable";
+    StreamOptions(crate::stream::options::StreamOptionsObject) = 12, "options of a stream";
+    Alarms(crate::alarms::AlarmListObject) = 13, "a list of alarms";
+    AlarmChanges(crate::alarms::AlarmChangesObject) = 14, "changes of alarms";
+    Audit(crate::audit::AuditObject) = 15, "a query of the audit trail";
+    Controls(crate::control::ControlListObject) = 16, "a list of controls";
 }
 
 #[derive(Default)]

@@ -18,9 +18,11 @@
 //! - `handles`: the table of handles.
 //! - `values`: conversion between values and the types of C.
 //! - `readings`: the readings of a read, a subscription or a query of history.
-//! - `client`: connections, opening, reading. `writes`: writes, batches and groups.
+//! - `client`: connections, and the variables opened with them.
+//! - `reads`, `writes`: reads; writes, batches and groups.
 //! - `subscription`: subscriptions with a queue or a callback.
 //! - `stream`, `record`, `history`, `provider`: streams, recordings, history, I/O servers.
+//! - `alarms`, `audit`, `control`: alarms, the audit trail, control of folders.
 //! - `engine`: an engine in this process, and its variables.
 //!
 //! `examples/write_header.rs` writes the header from the comments here.
@@ -32,8 +34,11 @@
               parameters are plain"
 )]
 
+pub mod alarms;
 pub mod arguments;
+pub mod audit;
 pub mod client;
+pub mod control;
 pub mod engine;
 pub mod errors;
 pub mod faults;
@@ -41,6 +46,7 @@ mod handles;
 pub mod history;
 pub mod provider;
 pub mod readings;
+pub mod reads;
 pub mod record;
 pub mod stream;
 pub mod subscription;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use libc::size_t;
 use trunkline::proto::{EndReason, Fault};
 use trunkline::types::{DataType, FaultCode, Lost, Position, Quality, Reading, Timestamp, Value};
-use trunkline::{Batch, Event, ReadingBuffer};
+use trunkline::{Batch, Event, FollowEvent, ReadingBuffer};
 
 use crate::arguments::{put, put_elements, put_or_none, put_text, room_or_none, short};
 use crate::errors::{Failure, TL_ERROR_BUSY, TL_OK, tl_status};
@@ -74,6 +74,15 @@ pub const TL_EVENT_DISCONNECTED: i32 = 2;
 pub const TL_EVENT_ITEM_ERROR: i32 = 3;
 /// The engine has ended an item.
 pub const TL_EVENT_ENDED: i32 = 4;
+/// A variable matches the patterns, and readings of this item follow. The text is its name.
+pub const TL_EVENT_APPEARED: i32 = 5;
+/// A variable no longer exists or no longer matches; no readings of this item follow. The text is its
+/// name. Another variable may get the same item.
+pub const TL_EVENT_GONE: i32 = 6;
+/// All variables that match the pattern have been reported; repeated on each new connection.
+pub const TL_EVENT_LISTED: i32 = 7;
+/// The engine refuses to watch a pattern.
+pub const TL_EVENT_PATTERN_ERROR: i32 = 8;
 
 /// What a subscription reports besides readings.
 #[allow(non_camel_case_types, reason = "C names")]
@@ -87,9 +96,12 @@ pub struct tl_event {
     pub lost: i64,
     /// One of `TL_EVENT_...`.
     pub kind: i32,
-    /// The reason, for `TL_EVENT_DISCONNECTED`, `TL_EVENT_ITEM_ERROR` and `TL_EVENT_ENDED`.
+    /// The reason, for `TL_EVENT_DISCONNECTED`, `TL_EVENT_ITEM_ERROR`, `TL_EVENT_ENDED` and
+    /// `TL_EVENT_PATTERN_ERROR`.
     pub status: tl_status,
-    /// Index of the item, for `TL_EVENT_ITEM_ERROR` and `TL_EVENT_ENDED`; otherwise 0.
+    /// Index of the item, for `TL_EVENT_ITEM_ERROR`, `TL_EVENT_ENDED`, `TL_EVENT_APPEARED` and
+    /// `TL_EVENT_GONE`; line of the pattern, from 0, for `TL_EVENT_LISTED` and `TL_EVENT_PATTERN_ERROR`;
+    /// otherwise 0.
     pub item: u32,
     /// Always 0.
     pub reserved: u32,
@@ -108,11 +120,16 @@ pub(crate) struct Contents {
     pub(crate) types: Types,
 }
 
+/// An event with its text.
+pub(crate) type TextEvent = (tl_event, String);
+
 /// Where the readings are.
 pub(crate) enum Rows {
     Read(ReadingBuffer),
     Taken(Batch),
     Listed(Vec<(u32, Result<Reading, Fault>)>),
+    /// Of a subscription by pattern, with the event that follows them and its text.
+    Followed(Vec<(u32, Reading)>, Option<TextEvent>),
 }
 
 impl Default for Rows {
@@ -156,7 +173,7 @@ impl Row<'_> {
     }
 }
 
-fn no_value(quality: Quality) -> Failure {
+pub(crate) fn no_value(quality: Quality) -> Failure {
     Failure::fault(
         FaultCode::NoValue,
         format!("the variable has no value yet: {quality}; `trunkline why` shows the cause"),
@@ -170,11 +187,12 @@ pub(crate) fn lost_of(lost: Option<u64>) -> i64 {
 }
 
 impl Contents {
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match &self.rows {
             Rows::Read(buffer) => buffer.len(),
             Rows::Taken(batch) => batch.readings().len(),
             Rows::Listed(list) => list.len(),
+            Rows::Followed(list, _) => list.len(),
         }
     }
 
@@ -211,6 +229,10 @@ impl Contents {
             Rows::Listed(list) => list.get(index).map(|(item, result)| {
                 (*item, result.as_ref().map(|reading| row_of(*item, reading)))
             }),
+            Rows::Followed(list, _) => {
+                let row = list.get(index);
+                row.map(|(item, reading)| (*item, Ok(row_of(*item, reading))))
+            }
         };
         row.ok_or_else(|| {
             Failure::argument(format!(
@@ -233,10 +255,11 @@ impl Contents {
         }
     }
 
-    fn event(&self) -> Option<&Event> {
+    fn event(&self) -> TextEvent {
         match &self.rows {
-            Rows::Taken(batch) => batch.event(),
-            Rows::Read(_) | Rows::Listed(_) => None,
+            Rows::Taken(batch) => event_of(batch.event()),
+            Rows::Followed(_, Some(event)) => event.clone(),
+            Rows::Read(_) | Rows::Listed(_) | Rows::Followed(_, None) => event_of(None),
         }
     }
 }
@@ -307,16 +330,45 @@ fn c_reading(item: u32, row: Result<Row<'_>, &Fault>) -> tl_reading {
     reading
 }
 
-/// Returns an event and its sentence. A reading is no event.
-pub(crate) fn event_of(event: Option<&Event>) -> (tl_event, String) {
-    let mut out = tl_event {
-        epoch: 0,
-        lost: 0,
-        kind: TL_EVENT_NONE,
-        status: TL_OK,
-        item: 0,
-        reserved: 0,
+const NO_EVENT: tl_event = tl_event {
+    epoch: 0,
+    lost: 0,
+    kind: TL_EVENT_NONE,
+    status: TL_OK,
+    item: 0,
+    reserved: 0,
+};
+
+/// Returns an event of a subscription by pattern that is no event of a subscription, and its text.
+pub(crate) fn pattern_event_of(event: &FollowEvent) -> TextEvent {
+    let mut out = NO_EVENT;
+    let text = match event {
+        FollowEvent::Appeared { item, name, .. } => {
+            (out.kind, out.item) = (TL_EVENT_APPEARED, *item);
+            name.to_string()
+        }
+        FollowEvent::Gone { item, name } => {
+            (out.kind, out.item) = (TL_EVENT_GONE, *item);
+            name.to_string()
+        }
+        FollowEvent::Listed { pattern } => {
+            (out.kind, out.item) = (TL_EVENT_LISTED, *pattern as u32);
+            String::new()
+        }
+        FollowEvent::PatternError { pattern, fault } => {
+            let failure = Failure::from(fault);
+            (out.kind, out.item) = (TL_EVENT_PATTERN_ERROR, *pattern as u32);
+            out.status = failure.status;
+            failure.message
+        }
+        FollowEvent::Event(event) => return event_of(Some(event)),
     };
+    (out, text)
+}
+
+/// Returns an event and its sentence. A reading is no event.
+pub(crate) fn event_of(event: Option<&Event>) -> TextEvent {
+    let mut out = NO_EVENT;
     let sentence = match event {
         None | Some(Event::Reading { .. }) => String::new(),
         Some(Event::Connected { epoch, .. }) => {
@@ -592,7 +644,8 @@ pub unsafe extern "C" fn tl_readings_message(
     })
 }
 
-/// Stores the event that follows the readings of `tl_subscription_next`, and copies its sentence.
+/// Stores the event that follows the readings of `tl_subscription_next`, and copies its sentence, or for
+/// `TL_EVENT_APPEARED` and `TL_EVENT_GONE` the name.
 ///
 /// `event`: where the event is stored; its kind is `TL_EVENT_NONE` if there is none.
 ///
@@ -606,7 +659,7 @@ pub unsafe extern "C" fn tl_readings_event(
     length: *mut size_t,
 ) -> tl_status {
     with(readings, |contents| {
-        let (out, sentence) = event_of(contents.event());
+        let (out, sentence) = contents.event();
         // SAFETY: the caller passes a place for an event or NULL.
         unsafe { put("event", event, out)? };
         if capacity == 0 && length.is_null() {

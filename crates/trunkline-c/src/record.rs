@@ -11,9 +11,8 @@ use trunkline::record::{
     Pace, PlayVariablesOptions, RecordedVariables, RecordingError, VariableRecorder,
     VariableRecorderOptions, VariableRecorderStatus, play_into_variables, stopper,
 };
-use trunkline::types::Pattern;
 
-use crate::arguments::{Timeout, names, put, put_or_none, put_text, text};
+use crate::arguments::{Timeout, patterns, put, put_or_none, put_text, text};
 use crate::client::{tl_client, with_client};
 use crate::errors::{Failure, TL_ERROR_SYSTEM, tl_status};
 use crate::{entry, handles};
@@ -154,7 +153,7 @@ pub unsafe extern "C" fn tl_recorder_start(
         let waits = Timeout::of(timeout_ms)?;
         // SAFETY: the caller passes a place for a handle or NULL.
         unsafe { put("recorder", recorder, 0)? };
-        let patterns = parse_patterns(patterns)?;
+        let patterns = self::patterns(patterns)?;
         let mut options = VariableRecorderOptions::default();
         if !contract.is_empty() {
             options.contract = contract.parse().map_err(Failure::syntax)?;
@@ -182,17 +181,6 @@ pub unsafe extern "C" fn tl_recorder_start(
 
 /// Interval between two looks at the status of a recorder.
 const LOOK: Duration = Duration::from_millis(2);
-
-pub(crate) fn parse_patterns(text: &str) -> Result<Vec<Pattern>, Failure> {
-    let patterns = names(text)?.into_iter();
-    patterns
-        .map(|pattern| {
-            Pattern::parse(pattern).map_err(|error| {
-                Failure::fault(trunkline::types::FaultCode::BadPattern, error.to_string())
-            })
-        })
-        .collect()
-}
 
 /// Stores the state of a recording.
 #[unsafe(no_mangle)]

@@ -3,16 +3,21 @@
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use libc::size_t;
-use trunkline::types::{Contract, DataType};
-use trunkline::{Batch, Callbacks, Client, ConnectionState, Event, SubscribeOptions, Subscription};
+use trunkline::types::{Contract, DataType, Reading};
+use trunkline::{
+    Batch, Callbacks, Client, ConnectionState, Event, FollowEvent, PatternSet, PatternSubscription,
+    SubscribeOptions, Subscription,
+};
 
-use crate::arguments::{Timeout, names, put, put_or_none, put_text, text};
+use crate::arguments::{Timeout, names, patterns, put, put_or_none, put_text, text};
 use crate::client::{ClientObject, tl_client};
 use crate::errors::{Failure, tl_status};
 use crate::readings::{
-    ReadingsObject, Rows, Types, event_of, reading_of, tl_event, tl_reading, tl_readings,
+    ReadingsObject, Rows, TextEvent, Types, event_of, pattern_event_of, reading_of, tl_event,
+    tl_reading, tl_readings,
 };
 use crate::{entry, handles};
 
@@ -61,22 +66,61 @@ pub(crate) struct SubscriptionObject {
 enum Source {
     Queue(Subscription),
     Callback(Mutex<Option<Callbacks>>),
+    Patterns(PatternSubscription, Mutex<Vec<Option<Matched>>>),
+}
+
+/// A variable that matches the patterns of a subscription; its index is its item.
+#[derive(Clone)]
+struct Matched {
+    name: Arc<str>,
+    data_type: DataType,
 }
 
 impl SubscriptionObject {
     pub(crate) fn data_type(&self, item: u32) -> Option<DataType> {
         match &self.source {
             Source::Queue(subscription) => subscription.item(item)?.data_type,
+            Source::Patterns(_, matched) => Some(matched_at(matched, item)?.data_type),
             Source::Callback(_) => None,
         }
     }
 
-    fn queue(&self) -> Result<&Subscription, Failure> {
+    /// Returns the newest value of an item that has arrived.
+    fn value(&self, item: u32) -> Result<Option<Reading>, Failure> {
         match &self.source {
-            Source::Queue(subscription) => Ok(subscription),
-            Source::Callback(_) => Err(Failure::argument(
-                "this subscription has a callback, which gets all its readings; create one with tl_subscribe",
-            )),
+            Source::Queue(subscription) => Ok(subscription.value(item)),
+            Source::Patterns(subscription, _) => Ok(subscription.value(item)),
+            Source::Callback(_) => Err(has_callback()),
+        }
+    }
+
+    fn name(&self, item: u32) -> Result<Option<Arc<str>>, Failure> {
+        match &self.source {
+            Source::Queue(subscription) => Ok(subscription.item(item).map(|item| item.name)),
+            Source::Patterns(_, matched) => Ok(matched_at(matched, item).map(|item| item.name)),
+            Source::Callback(_) => Err(has_callback()),
+        }
+    }
+
+    /// Waits for readings or an event, and replaces `rows` with them. Returns false if nothing arrived.
+    fn next(&self, rows: &mut Rows, most: usize, timeout: Duration) -> Result<bool, Failure> {
+        match &self.source {
+            Source::Queue(subscription) => {
+                let mut batch = match std::mem::take(rows) {
+                    Rows::Taken(batch) => batch,
+                    _ => Batch::new(),
+                };
+                let has_some = subscription.next_batch(&mut batch, most, Some(timeout));
+                *rows = Rows::Taken(batch);
+                Ok(has_some)
+            }
+            Source::Patterns(subscription, matched) => {
+                let (readings, event) = next_matched(subscription, matched, most, timeout);
+                let has_some = !readings.is_empty() || event.is_some();
+                *rows = Rows::Followed(readings, event);
+                Ok(has_some)
+            }
+            Source::Callback(_) => Err(has_callback()),
         }
     }
 
@@ -90,6 +134,62 @@ impl SubscriptionObject {
             ConnectionState::Connecting { .. } | ConnectionState::Connected(_) => Ok(()),
         }
     }
+}
+
+fn has_callback() -> Failure {
+    Failure::argument(
+        "this subscription has a callback, which gets all its readings; create one with tl_subscribe",
+    )
+}
+
+fn matched_at(matched: &Mutex<Vec<Option<Matched>>>, item: u32) -> Option<Matched> {
+    let matched = matched.lock().unwrap_or_else(PoisonError::into_inner);
+    matched.get(item as usize)?.clone()
+}
+
+/// Takes up to `most` readings, and the event that follows them.
+fn next_matched(
+    subscription: &PatternSubscription,
+    matched: &Mutex<Vec<Option<Matched>>>,
+    most: usize,
+    timeout: Duration,
+) -> (Vec<(u32, Reading)>, Option<TextEvent>) {
+    let mut readings = Vec::new();
+    let mut next = subscription.next(Some(timeout));
+    while let Some(event) = next {
+        if let FollowEvent::Event(Event::Reading { item, reading }) = event {
+            readings.push((item, reading));
+            next = match readings.len() < most {
+                true => subscription.try_next(),
+                false => None,
+            };
+            continue;
+        }
+        let mut matched = matched.lock().unwrap_or_else(PoisonError::into_inner);
+        if let FollowEvent::Appeared {
+            item,
+            name,
+            data_type,
+            ..
+        } = &event
+        {
+            let index = *item as usize;
+            if index >= matched.len() {
+                matched.resize(index + 1, None);
+            }
+            matched[index] = Some(Matched {
+                name: Arc::clone(name),
+                data_type: data_type.clone(),
+            });
+        }
+        if let FollowEvent::Gone { item, .. } = &event
+            && let Some(place) = matched.get_mut(*item as usize)
+        {
+            *place = None;
+        }
+        return (readings, Some(pattern_event_of(&event)));
+    }
+    (readings, None)
 }
 
 struct Request<'a> {
@@ -115,22 +215,26 @@ unsafe fn request<'a>(
             text("contract", contract, contract_length)?,
         )
     };
+    Ok(Request {
+        client,
+        names: self::names(list)?,
+        contract: contract.parse().map_err(Failure::syntax)?,
+        options: options_of(flags)?,
+    })
+}
+
+fn options_of(flags: u32) -> Result<SubscribeOptions, Failure> {
     let known = TL_SUBSCRIBE_ONLY_CHANGES | TL_SUBSCRIBE_NOT_OWN | TL_SUBSCRIBE_NO_REOPEN;
     if flags & !known != 0 {
         return Err(Failure::argument(format!(
             "the flags {flags:#x} contain unknown ones; combine TL_SUBSCRIBE_ constants, or pass 0"
         )));
     }
-    Ok(Request {
-        client,
-        names: self::names(list)?,
-        contract: contract.parse().map_err(Failure::syntax)?,
-        options: SubscribeOptions {
-            only_changes: flags & TL_SUBSCRIBE_ONLY_CHANGES != 0,
-            own_suppressed: flags & TL_SUBSCRIBE_NOT_OWN != 0,
-            reopen: flags & TL_SUBSCRIBE_NO_REOPEN == 0,
-            ..SubscribeOptions::default()
-        },
+    Ok(SubscribeOptions {
+        only_changes: flags & TL_SUBSCRIBE_ONLY_CHANGES != 0,
+        own_suppressed: flags & TL_SUBSCRIBE_NOT_OWN != 0,
+        reopen: flags & TL_SUBSCRIBE_NO_REOPEN == 0,
+        ..SubscribeOptions::default()
     })
 }
 
@@ -171,6 +275,61 @@ pub unsafe extern "C" fn tl_subscribe(
         let client = asked.client.client.clone();
         let object = SubscriptionObject {
             source: Source::Queue(client.subscribe(&asked.names, asked.contract, asked.options)?),
+            is_closing: AtomicBool::new(false),
+            client,
+        };
+        // SAFETY: the caller passes a place for a handle or NULL.
+        unsafe { put("subscription", subscription, handles::add(object)?) }
+    })
+}
+
+/// Subscribes to all variables that match patterns, also those that are created later.
+/// `tl_subscription_next` reports in order which variables appear and vanish, by the events
+/// `TL_EVENT_APPEARED` and `TL_EVENT_GONE`, and their readings between these.
+///
+/// `patterns`, `patterns_length`: names or patterns, such as `boiler/**`, one per line.
+///
+/// `excluded`, `excluded_length`: names or patterns to leave out, one per line; may be empty.
+///
+/// `contract`, `flags`, `subscription`: as for `tl_subscribe`.
+///
+/// Errors: `TL_FAULT_BAD_PATTERN`; those of `tl_subscribe`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tl_subscribe_patterns(
+    client: tl_client,
+    patterns: *const c_char,
+    patterns_length: size_t,
+    excluded: *const c_char,
+    excluded_length: size_t,
+    contract: *const c_char,
+    contract_length: size_t,
+    flags: u32,
+    subscription: *mut tl_subscription,
+) -> tl_status {
+    entry(|| {
+        let client = handles::find::<ClientObject>(client)?.client.clone();
+        // SAFETY: the caller passes texts, as documented.
+        let (patterns, excluded, contract) = unsafe {
+            (
+                text("patterns", patterns, patterns_length)?,
+                text("excluded", excluded, excluded_length)?,
+                text("contract", contract, contract_length)?,
+            )
+        };
+        let patterns = self::patterns(patterns)?;
+        let excluded = match excluded {
+            "" => Vec::new(),
+            excluded => self::patterns(excluded)?,
+        };
+        let set = PatternSet {
+            names: &[],
+            patterns: &patterns,
+            excluded: &excluded,
+        };
+        let contract = contract.parse().map_err(Failure::syntax)?;
+        let followed = client.subscribe_patterns(&set, contract, options_of(flags)?)?;
+        let object = SubscriptionObject {
+            source: Source::Patterns(followed, Mutex::default()),
             is_closing: AtomicBool::new(false),
             client,
         };
@@ -337,28 +496,22 @@ pub unsafe extern "C" fn tl_subscription_next(
         let object = handles::find::<SubscriptionObject>(subscription)?;
         let readings = handles::find::<ReadingsObject>(readings)?;
         let waits = Timeout::of(timeout_ms)?;
-        let queue = object.queue()?;
         if readings_max == 0 {
             return Err(Failure::argument("readings_max is 0; pass at least 1"));
         }
         let mut contents = readings.lock()?;
-        let mut batch = match std::mem::take(&mut contents.rows) {
-            Rows::Taken(batch) => batch,
-            Rows::Read(_) | Rows::Listed(_) => Batch::new(),
-        };
         contents.types = Types::Subscribed(Arc::downgrade(&object));
         // SAFETY: the caller passes a place for a count or NULL.
         unsafe { put_or_none("count", count, 0)? };
         let mut has_some = false;
         for part in waits.parts() {
             object.check_open()?;
-            has_some = queue.next_batch(&mut batch, readings_max, Some(part));
+            has_some = object.next(&mut contents.rows, readings_max, part)?;
             if has_some {
                 break;
             }
         }
-        let taken = batch.readings().len();
-        contents.rows = Rows::Taken(batch);
+        let taken = contents.len();
         match has_some {
             // SAFETY: the same promise.
             true => unsafe { put_or_none("count", count, taken) },
@@ -384,7 +537,7 @@ pub unsafe extern "C" fn tl_subscription_value(
 ) -> tl_status {
     entry(|| {
         let object = handles::find::<SubscriptionObject>(subscription)?;
-        let value = object.queue()?.value(item);
+        let value = object.value(item)?;
         // SAFETY: the caller passes a place for the flag or NULL.
         unsafe { put("has_reading", has_reading, i32::from(value.is_some()))? };
         match value {
@@ -410,9 +563,9 @@ pub unsafe extern "C" fn tl_subscription_item_name(
 ) -> tl_status {
     entry(|| {
         let object = handles::find::<SubscriptionObject>(subscription)?;
-        let found = object.queue()?.item(item);
+        let found = object.name(item)?;
         let found = found.ok_or_else(|| Failure::argument(format!("there is no item {item}")))?;
         // SAFETY: the caller passes a buffer of `capacity` bytes and a length, as documented.
-        unsafe { put_text(&found.name, buffer, capacity, length) }
+        unsafe { put_text(&found, buffer, capacity, length) }
     })
 }

@@ -197,17 +197,19 @@ impl<E: Endpoint + 'static> Link<E> {
         let core = &self.core;
         let mut guard = core.role.lock();
         let (now, _) = guard.time();
-        let answer = f(&mut guard.data.endpoint, now);
+        let mut answer = f(&mut guard.data.endpoint, now);
         let over = guard.is_stopping() || deadline.is_some_and(|deadline| deadline <= now);
+        if answer.is_none() && !over {
+            core.role.add_task(&mut guard, context.waker(), deadline);
+        }
+        core.after_call(&mut guard);
+        // Sending may answer the call, such as a write that the client refuses.
+        answer = answer.or_else(|| f(&mut guard.data.endpoint, now));
         let poll = if answer.is_some() || over {
             Poll::Ready(answer)
         } else {
             Poll::Pending
         };
-        if poll.is_pending() {
-            core.role.add_task(&mut guard, context.waker(), deadline);
-        }
-        core.after_call(&mut guard);
         core.role.unlock(guard);
         poll
     }
@@ -346,8 +348,10 @@ impl<E: Endpoint + 'static> Link<E> {
         let core = &*self.core;
         let check = |state: &mut State<E>| {
             let (now, _) = state.time();
-            let answer = f(&mut state.data, now);
+            let mut answer = f(&mut state.data, now);
             core.after_call(state);
+            // Sending may answer the call, such as a write that the client refuses.
+            answer = answer.or_else(|| f(&mut state.data, now));
             match answer {
                 Some(answer) => Check::Done(answer),
                 None if state.is_stopping() => Check::GiveUp,

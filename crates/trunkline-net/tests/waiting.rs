@@ -245,6 +245,59 @@ fn a_defect_on_the_background_thread_ends_the_link_instead_of_hanging_it() {
     assert_eq!(block_on(sut.wait(None, |_, _| None::<()>)), None);
 }
 
+/// Answers a question when it could send it, without the peer.
+#[derive(Default)]
+struct Refusing {
+    is_connected: bool,
+    is_asked: bool,
+    is_answered: bool,
+}
+
+impl Endpoint for Refusing {
+    fn handle_connected(&mut self, _: Tick, _: Timestamp) {
+        self.is_connected = true;
+    }
+    fn handle_input(&mut self, _: Tick, _: Timestamp, _: &[u8]) {}
+    fn poll_output(&mut self, _: Tick, _: Timestamp, _: usize, _: &mut Vec<u8>) -> bool {
+        self.is_answered |= std::mem::take(&mut self.is_asked);
+        false
+    }
+    fn poll_timeout(&self) -> Option<Tick> {
+        None
+    }
+    fn handle_timeout(&mut self, _: Tick, _: Timestamp) {}
+    fn handle_disconnected(&mut self, _: Tick, _: Disconnect) {}
+    fn wants_close(&self) -> Option<Disconnect> {
+        None
+    }
+    fn poll_dial(&self) -> Option<Tick> {
+        Some(Tick::ZERO)
+    }
+}
+
+#[test]
+fn a_call_that_ends_when_it_is_sent_is_answered_at_once() {
+    let rig = Rig::new(Over::Tcp);
+    let sut = Link::start(rig.dialler(), Refusing::default(), LinkOptions::default()).unwrap();
+    let connected = sut.wait_until(cut_off(), |sut, _| sut.is_connected.then_some(()));
+    assert_eq!(connected, Some(()));
+    let ask = |sut: &mut Refusing, _| {
+        sut.is_asked = true;
+        Ok::<_, ()>(())
+    };
+    let taken = |sut: &mut Refusing| std::mem::take(&mut sut.is_answered).then_some(());
+    // Neither waits.
+    let now = Some(Tick::ZERO);
+    let answer = sut.call_until(now, ask, |sut, ()| taken(sut));
+    assert_eq!(answer, Ok(((), Some(()))));
+    let mut is_first = true;
+    let answered = sut.wait(now, |sut, _| {
+        sut.is_asked = std::mem::take(&mut is_first);
+        taken(sut)
+    });
+    assert_eq!(block_on(answered), Some(()));
+}
+
 #[test]
 fn unanswered_link_is_closed_at_once() {
     let rig = Rig::new(Over::Tcp);

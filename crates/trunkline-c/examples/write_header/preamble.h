@@ -32,14 +32,18 @@
  * array for results may be NULL if the caller does not need it. The library cannot check that the memory
  * is as long as the caller says.
  *
+ * MEMORY OF STREAMS. tl_stream_reserve and tl_stream_acquire store an address in the memory of the
+ * library. It is valid until tl_stream_commit and tl_stream_release; until then, no function closes the
+ * end of the stream.
+ *
  * TIMES. A timeout is in milliseconds; TL_FOREVER is no limit. Timestamps are UTC nanoseconds since 1970.
  *
  * THREADS. Every function may be called from every thread. Handles may be shared between threads: a
- * client, an engine and a subscription by any number of threads at a time; readings, writes and the ends
- * of a stream by one thread at a time, and a second one gets TL_ERROR_BUSY. A handle may be closed while
- * other threads wait in calls with it; these return TL_ERROR_CLOSED soon. A thread that waits for an
- * answer drives the connection itself, so no thread of the program is needed for the library. Only
- * tl_subscribe_callback calls functions of the program, from a thread of the library; no task needs it.
- * Do not call this library from a signal handler. After fork, the child process cannot use it
- * (TL_ERROR_FORKED), but may start another program with exec.
+ * client, an engine and a subscription by any number of threads at a time; readings, writes, changes of
+ * alarms and the ends of a stream by one thread at a time, and a second one gets TL_ERROR_BUSY. A handle
+ * may be closed while other threads wait in calls with it; these return TL_ERROR_CLOSED soon. A thread
+ * that waits for an answer drives the connection itself, so no thread of the program is needed for the
+ * library. Only tl_subscribe_callback calls functions of the program, from a thread of the library; no
+ * task needs it. Do not call this library from a signal handler. After fork, the child process cannot use
+ * it (TL_ERROR_FORKED), but may start another program with exec.
  */

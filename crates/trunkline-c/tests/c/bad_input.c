@@ -32,6 +32,14 @@ static void null_pointers(void) {
     EXPECT(TL_ERROR_NULL, tl_engine_start(NULL, NUL, &engine));
     EXPECT(TL_ERROR_NULL, tl_subscribe_callback(client, "rig/a", NUL, "latest", NUL, 0, NULL, NULL, NULL));
     EXPECT(TL_ERROR_NULL, tl_last_error_message(NULL, 10, NULL));
+    EXPECT(TL_ERROR_NULL, tl_stream_options_create(NULL));
+    EXPECT(TL_ERROR_NULL, tl_subscribe_patterns(client, NULL, 3, NULL, 0, "all", NUL, 0, NULL));
+    EXPECT(TL_ERROR_NULL, tl_alarms(client, NULL, 0, NULL, 0, 0, NULL, 0, 9000, NULL));
+    EXPECT(TL_ERROR_NULL, tl_act_on_alarms(client, NULL, 5, TL_ALARM_RESET, 0, NULL, 0, 9000, NULL, NULL, 0));
+    EXPECT(TL_ERROR_NULL, tl_audit(client, NULL, 0, NULL, 0, TL_TIME_OPEN, 0, NULL));
+    EXPECT(TL_ERROR_NULL, tl_controls(client, NULL, 0, 0, 9000, NULL, NULL));
+    EXPECT(TL_ERROR_NULL, tl_take_control(client, NULL, 3, 0, 0, 0, 9000, NULL));
+    EXPECT(TL_FAULT_BAD_NAME, tl_take_control(client, NULL, 0, 0, 0, 0, 9000, NULL));
 }
 
 static void handles_are_checked(void) {
@@ -58,6 +66,13 @@ static void handles_are_checked(void) {
     }
     none = 0;
     EXPECT(TL_ERROR_NULL, tl_subscription_next(none, readings, 1, 0, NULL));
+    EXPECT(TL_ERROR_HANDLE_KIND, tl_alarms_close(readings));
+    EXPECT(TL_ERROR_HANDLE_KIND, tl_audit_next(client, 0, NULL, NULL));
+    EXPECT(TL_ERROR_HANDLE_KIND, tl_controls_count(readings, &count));
+    EXPECT(TL_ERROR_HANDLE_KIND, tl_stream_options_close(client));
+    EXPECT(TL_ERROR_HANDLE_KIND, tl_stream_commit(client, 0, 0));
+    EXPECT(TL_ERROR_HANDLE_KIND, tl_stream_release(client));
+    EXPECT(TL_ERROR_NULL, tl_stream_reserve(0, 8, 1, 0, NULL));
 }
 
 static void buffers_may_be_short(void) {
@@ -161,6 +176,71 @@ static void closing_ends_waits(void) {
     }
 }
 
+/* The ends of a stream in this process, whose reader is created by a thread of its own. */
+static uint16_t port;
+static tl_stream_reader reader;
+
+static void *create_reader(void *type) {
+    OK(tl_stream_reader_create("bad/in", NUL, type, NUL, NULL, 0, 8, port, 20000, &reader));
+    return NULL;
+}
+
+static void *read_without_end(void *unused) {
+    double element;
+    size_t count;
+    tl_status status;
+    (void)unused;
+    do {
+        status = tl_stream_read(reader, &element, sizeof element, 1, 1, TL_FOREVER, &count);
+    } while (status == TL_OK);
+    CHECK(status == TL_ERROR_CLOSED || status == TL_ERROR_HANDLE);
+    return NULL;
+}
+
+static void ends_of_streams_are_checked(void) {
+    pthread_t thread;
+    tl_stream_writer writer;
+    double elements[3] = {1.0, 2.0, 3.0};
+    const void *lent;
+    void *room;
+    size_t count;
+    char url[64], type[] = "f64";
+    OK(tl_engine_url(engine, url, sizeof url, NULL));
+    port = (uint16_t)atoi(strrchr(url, ':') + 1);
+    EXPECT(TL_ERROR_SYNTAX, tl_stream_writer_create("bad/out", NUL, "f65", NUL, NULL, 0, 8, port, 0, &writer));
+    EXPECT(TL_ERROR_HANDLE_KIND,
+           tl_stream_writer_create_with("bad/out", NUL, "f64", NUL, NULL, 0, client, 0, &writer));
+    CHECK(pthread_create(&thread, NULL, create_reader, type) == 0);
+    OK(tl_stream_writer_create("bad/out", NUL, "f64", NUL, "bad/in", NUL, 8, port, 20000, &writer));
+    CHECK(pthread_join(thread, NULL) == 0);
+    EXPECT(TL_ERROR_NULL, tl_stream_write(writer, NULL, 8, 1, 0));
+    EXPECT(TL_FAULT_WRONG_TYPE, tl_stream_write(writer, elements, 4, 1, 0));
+    EXPECT(TL_ERROR_ARGUMENT, tl_stream_write(writer, elements, 8, SIZE_MAX / 4, 0));
+    EXPECT(TL_ERROR_ARGUMENT, tl_stream_reserve(writer, 8, SIZE_MAX / 4, 0, &room));
+    EXPECT(TL_ERROR_NULL, tl_stream_reserve(writer, 8, 1, 0, NULL));
+    EXPECT(TL_ERROR_NULL, tl_stream_acquire(reader, 8, 0, 1, 0, NULL, &count));
+    EXPECT(TL_ERROR_NULL, tl_stream_read(reader, NULL, 8, 0, 1, 0, &count));
+    EXPECT(TL_ERROR_ARGUMENT, tl_stream_flush(writer, 9, 0));
+    EXPECT(TL_ERROR_ARGUMENT, tl_stream_flush(writer, TL_UNTIL_DURABLE, 9000));
+    /* Memory that is lent stays, whoever wants to close its end. */
+    OK(tl_stream_reserve(writer, 8, 3, 9000, &room));
+    memcpy(room, elements, sizeof elements);
+    EXPECT(TL_ERROR_BUSY, tl_stream_writer_abort(writer, NULL, 0));
+    OK(tl_stream_commit(writer, 3, 9000));
+    OK(tl_stream_acquire(reader, 8, 3, 8, 9000, &lent, &count));
+    EXPECT(TL_ERROR_BUSY, tl_stream_reader_destroy(reader));
+    CHECK(count == 3 && memcmp(lent, elements, sizeof elements) == 0);
+    OK(tl_stream_release(reader));
+    EXPECT(TL_ERROR_ARGUMENT, tl_stream_release(reader));
+    /* Closing ends the wait of another thread. */
+    CHECK(pthread_create(&thread, NULL, read_without_end, NULL) == 0);
+    OK(tl_stream_reader_close(reader));
+    CHECK(pthread_join(thread, NULL) == 0);
+    EXPECT(TL_ERROR_HANDLE, tl_stream_reader_close(reader));
+    OK(tl_stream_writer_close(writer, 9000, NULL));
+    EXPECT(TL_ERROR_HANDLE, tl_stream_writer_close(writer, 0, NULL));
+}
+
 struct calls {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -220,6 +300,9 @@ static void many_handles_are_opened_and_closed(void) {
     for (i = 0; i < count; i++) {
         tl_readings one;
         tl_writes two;
+        tl_stream_options three;
+        OK(tl_stream_options_create(&three));
+        OK(tl_stream_options_close(three));
         OK(tl_readings_create(&one));
         OK(tl_writes_create(client, &two));
         OK(tl_writes_add_f64(two, a, 1.0));
@@ -250,7 +333,7 @@ static void forked_process_is_refused(void) {
 }
 
 int main(void) {
-    start(&engine, &client);
+    start(configuration, &engine, &client);
     OK(tl_open(client, "rig/a", NUL, 9000, &a, NULL, 1, NULL));
     OK(tl_readings_create(&readings));
     null_pointers();
@@ -258,6 +341,7 @@ int main(void) {
     buffers_may_be_short();
     texts_are_checked();
     closing_ends_waits();
+    ends_of_streams_are_checked();
     callback_may_close_its_subscription();
     many_handles_are_opened_and_closed();
     forked_process_is_refused();

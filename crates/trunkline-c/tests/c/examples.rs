@@ -1,13 +1,15 @@
-//! The examples, as a reader would use them: several programs, one engine.
+//! The examples, as a reader would use them: each in Rust, C and C#, with the same name and the same
+//! effect. Those in Python are tested with the Python package.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use trunkline::types::{Contract, Value};
 use trunkline::{Client, Engine, Event, OpenOptions, SubscribeOptions, Write, WriteOutcome};
 
 use crate::compiler::{Installed, check, expect_success, root};
+use crate::csharp::Bindings;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -50,32 +52,117 @@ type = "f64"
 source = "tank:setpoint"
 "#;
 
-/// An engine in this process, and the installed library.
+/// An example and its check, which is the same for every language.
+type Example = (&'static str, fn(&Rig, &mut dyn FnMut() -> Command));
+
+const EXAMPLES: [Example; 8] = [
+    ("live_reading", live_reading),
+    ("setpoint", setpoint),
+    ("batch", batch),
+    ("monitor", monitor),
+    ("stream", stream),
+    ("record_and_play", record_and_play),
+    ("io_server", io_server),
+    ("in_process", in_process),
+];
+
+/// Behaviour: API-02, API-03.
+#[test]
+fn c_examples_work() {
+    let installed = Installed::new();
+    for (name, check) in EXAMPLES {
+        let program = installed.compile(&root().join(format!("examples/c/{name}.c")), "c99", &[]);
+        check(&Rig::new(1), &mut || installed.command(&program));
+    }
+}
+
+/// Behaviour: API-03.
+#[test]
+fn csharp_examples_work() {
+    let Some(bindings) = Bindings::new("examples/csharp") else {
+        return;
+    };
+    for (name, check) in EXAMPLES {
+        let program = bindings.program(&root().join(format!("examples/csharp/{name}.cs")));
+        let mut copy = || {
+            let mut command = bindings.installed.command(Path::new("mono"));
+            command.args(program.get_args());
+            command
+        };
+        check(&Rig::new(1), &mut copy);
+    }
+}
+
+/// Behaviour: API-03.
+#[test]
+fn rust_examples_work() {
+    for (name, check) in EXAMPLES {
+        let program = rust_example(name);
+        // The name of the I/O server is before the number of orders.
+        check(&Rig::new(2), &mut || Command::new(&program));
+    }
+}
+
+/// Cargo builds the examples of all crates before it runs the tests of all crates.
+fn rust_example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let built = test.parent().unwrap().parent().unwrap();
+    let program = built.join("examples").join(name);
+    assert!(
+        program.exists(),
+        "{} is missing; run `cargo build --workspace --examples`",
+        program.display()
+    );
+    program
+}
+
+/// An example in the folder of one language that the others do not have, or that has no check here, would
+/// never run.
+#[test]
+fn every_language_has_the_same_examples() {
+    let mut names = EXAMPLES.map(|(name, _)| name.to_owned());
+    names.sort();
+    for (folder, extension) in [("rust", "rs"), ("c", "c"), ("csharp", "cs")] {
+        let files = std::fs::read_dir(root().join("examples").join(folder)).unwrap();
+        let paths = files.map(|file| file.unwrap().path());
+        let paths = paths.filter(|path| path.extension().is_some_and(|is| is == extension));
+        let mut found: Vec<String> = paths
+            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        found.sort();
+        assert_eq!(found, names, "examples/{folder}");
+    }
+}
+
+#[test]
+fn every_example_compiles_as_c_and_as_cpp() {
+    let installed = Installed::new();
+    for (name, _) in EXAMPLES {
+        let path = root().join(format!("examples/c/{name}.c"));
+        installed.compile(&path, "c11", &[]);
+        let as_cpp = installed.path().join(name).with_extension("cpp");
+        std::fs::copy(&path, &as_cpp).unwrap();
+        installed.compile(&as_cpp, "c++17", &[]);
+    }
+}
+
+/// An engine in this process.
 struct Rig {
     engine: Engine,
     url: String,
-    installed: Installed,
+    /// Position of the number of orders in the arguments of the I/O server.
+    orders_at: usize,
 }
 
 impl Rig {
-    fn new() -> Self {
+    fn new(orders_at: usize) -> Self {
         let plan = trunkline::config::parse("boiler.toml", CONFIGURATION).unwrap();
         let engine = Engine::from_plan(&plan).unwrap();
         Self {
             url: format!("tl://{}", engine.local_addrs()[0]),
             engine,
-            installed: Installed::new(),
+            orders_at,
         }
-    }
-
-    fn compile(&self, name: &str) -> PathBuf {
-        let source = root().join("examples/c").join(format!("{name}.c"));
-        self.installed.compile(&source, "c99", &[])
-    }
-
-    fn run(&self, name: &str, arguments: &[&str]) -> String {
-        let program = self.compile(name);
-        expect_success(self.installed.command(&program).args(arguments))
     }
 
     fn client(&self) -> Client {
@@ -87,49 +174,18 @@ impl Rig {
     }
 }
 
-#[test]
-fn every_example_compiles_as_c_and_as_cpp() {
-    let rig = Rig::new();
-    let mut count = 0;
-    for file in std::fs::read_dir(root().join("examples/c")).unwrap() {
-        let path = file.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "c") {
-            for standard in ["c99", "c11"] {
-                rig.installed.compile(&path, standard, &[]);
-            }
-            let as_cpp = rig
-                .installed
-                .path()
-                .join(path.file_name().unwrap())
-                .with_extension("cpp");
-            std::fs::copy(&path, &as_cpp).unwrap();
-            rig.installed.compile(&as_cpp, "c++17", &[]);
-            count += 1;
-        }
-    }
-    assert_eq!(count, 8);
-}
-
-/// Behaviour: API-03.
-#[test]
-fn live_reading() {
-    let rig = Rig::new();
-    let printed = rig.run("live_reading", &[&rig.url]);
+fn live_reading(rig: &Rig, program: &mut dyn FnMut() -> Command) {
+    let printed = expect_success(program().arg(&rig.url));
     assert!(
-        printed.starts_with("boiler/level = 70.4, quality 0x"),
+        printed.starts_with("boiler/level = 70.4, quality "),
         "{printed}"
     );
 }
 
-/// Behaviour: API-03.
-#[test]
-fn setpoint() {
-    let rig = Rig::new();
-    let printed = rig.run("setpoint", &[&rig.url, "boiler/setpoint", "75"]);
+fn setpoint(rig: &Rig, program: &mut dyn FnMut() -> Command) {
+    let printed = expect_success(program().args([&rig.url, "boiler/setpoint", "75"]));
     assert_eq!(printed, "boiler/setpoint = 75, confirmed\n");
-    let program = rig.compile("setpoint");
-    let mut command = rig.installed.command(&program);
-    let refused = command
+    let refused = program()
         .args([&rig.url, "boiler/setpoint", "101"])
         .output()
         .unwrap();
@@ -141,70 +197,39 @@ fn setpoint() {
     );
 }
 
-/// Behaviour: API-02, API-03.
-#[test]
-fn batch() {
-    let rig = Rig::new();
-    let printed = rig.run("batch", &[&rig.url]);
-    assert!(
-        printed.contains("variable 0: status 0, value 70\n"),
-        "{printed}"
-    );
+fn batch(rig: &Rig, program: &mut dyn FnMut() -> Command) {
+    let printed = expect_success(program().arg(&rig.url));
     assert!(printed.contains("written together, commit "), "{printed}");
-    assert_eq!(
-        rig.engine
-            .variable::<f64>("boiler/setpoint")
-            .unwrap()
-            .read()
-            .unwrap()
-            .value,
-        68.0
-    );
+    let setpoint = rig.engine.variable::<f64>("boiler/setpoint").unwrap();
+    assert_eq!(setpoint.read().unwrap().value, 68.0);
 }
 
-/// Behaviour: API-03.
-#[test]
-fn monitor() {
-    let rig = Rig::new();
-    let printed = rig.run("monitor", &[&rig.url, "boiler/level", "all", "1"]);
+fn monitor(rig: &Rig, program: &mut dyn FnMut() -> Command) {
+    let printed = expect_success(program().args([&rig.url, "boiler/level", "all", "1"]));
     assert!(printed.contains("70.4, update "), "{printed}");
 }
 
-/// Behaviour: API-03.
-#[test]
-fn stream() {
-    let rig = Rig::new();
-    let program = rig.compile("stream");
-    let start = |role: &str| -> Child {
-        let mut command = rig.installed.command(&program);
-        command
-            .args([role, &rig.port()])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        command.spawn().unwrap()
+fn stream(rig: &Rig, program: &mut dyn FnMut() -> Command) {
+    let mut start = |role: &str| {
+        let mut command = program();
+        command.args([role, &rig.port()]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        move || {
+            let output = child.wait_with_output().unwrap();
+            check(&command, &output);
+            String::from_utf8(output.stdout).unwrap()
+        }
     };
     let (reader, writer) = (start("read"), start("write"));
-    let written = writer.wait_with_output().unwrap();
-    check(&rig.installed.command(&program), &written);
-    let read = reader.wait_with_output().unwrap();
-    check(&rig.installed.command(&program), &read);
-    assert_eq!(
-        String::from_utf8(read.stdout).unwrap(),
-        "100000 samples, sum 4999950000\n"
-    );
-    assert_eq!(
-        String::from_utf8(written.stdout).unwrap(),
-        "0 samples not delivered\n"
-    );
+    assert_eq!(writer(), "0 samples not delivered\n");
+    assert_eq!(reader(), "100000 samples, sum 4999950000\n");
 }
 
-/// Behaviour: API-03.
-#[test]
-fn record_and_play() {
-    let rig = Rig::new();
+fn record_and_play(rig: &Rig, program: &mut dyn FnMut() -> Command) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run1.tdms");
-    let printed = rig.run("record_and_play", &[&rig.url, file.to_str().unwrap()]);
+    let printed = expect_success(program().args([&rig.url, file.to_str().unwrap()]));
     assert!(printed.contains(" 0 lost\n"), "{printed}");
     assert!(
         printed.contains("played ") && printed.contains(" 0 failed\n"),
@@ -213,17 +238,19 @@ fn record_and_play() {
     assert!(file.exists());
 }
 
-/// Behaviour: API-03.
-#[test]
-fn io_server() {
-    let rig = Rig::new();
-    let program = rig.compile("io_server");
-    let mut command = rig.installed.command(&program);
-    let server = command
-        .args([&rig.url, "2"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+fn io_server(rig: &Rig, program: &mut dyn FnMut() -> Command) {
+    let mut command = program();
+    let arguments = [&rig.url, "tank", "2"];
+    let arguments = if rig.orders_at == 1 {
+        vec![arguments[0], arguments[2]]
+    } else {
+        arguments.to_vec()
+    };
+    command
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let server = command.spawn().unwrap();
     let client = rig.client();
     let names = ["boiler/tank/setpoint"];
     let values = client
@@ -254,41 +281,16 @@ fn io_server() {
     assert!(matches!(write(63.4), WriteOutcome::Applied(_)));
     wait_for(63.0);
     match write(150.0) {
-        WriteOutcome::Refused(fault) => {
-            assert!(fault.sentence.contains("from 0 to 100"), "{fault}")
-        }
+        WriteOutcome::Refused(fault) => assert!(fault.sentence.contains("0 to 100"), "{fault}"),
         other => panic!("{other:?}"),
     }
-    check(
-        &rig.installed.command(&program),
-        &server.wait_with_output().unwrap(),
-    );
+    check(&command, &server.wait_with_output().unwrap());
 }
 
-/// Behaviour: API-03.
-#[test]
-fn in_process() {
-    let rig = Rig::new();
-    let printed = rig.run("in_process", &["1000"]);
+fn in_process(_: &Rig, program: &mut dyn FnMut() -> Command) {
+    let printed = expect_success(program().arg("1000"));
     assert!(
         printed.contains("level 50.0 after 1000 steps\n"),
         "{printed}"
     );
-}
-
-/// An example that is in the folder and has no test here would never run.
-#[test]
-fn every_example_is_run() {
-    let source = include_str!("examples.rs");
-    for file in std::fs::read_dir(root().join("examples/c")).unwrap() {
-        let path = file.unwrap().path();
-        let name = path.file_stem().and_then(|name| name.to_str()).unwrap();
-        let is_c = path
-            .extension()
-            .is_some_and(|extension| extension == Path::new("c"));
-        assert!(
-            !is_c || source.contains(&format!("\nfn {name}()")),
-            "{name}"
-        );
-    }
 }

@@ -72,10 +72,10 @@ static const char configuration[] =
     "name = \"raw\"\n"
     "type = \"bytes\"\n";
 
-/* Starts an engine, and connects to it over a socket. */
-static void start(tl_engine *engine, tl_client *client) {
+/* Starts an engine with a configuration, and connects to it over a socket. */
+static void start(const char *text, tl_engine *engine, tl_client *client) {
     char url[64];
-    OK(tl_engine_start(configuration, NUL, engine));
+    OK(tl_engine_start(text, NUL, engine));
     OK(tl_engine_url(*engine, url, sizeof url, NULL));
     OK(tl_connect(url, NUL, 20000, client));
 }

@@ -24,6 +24,23 @@ fn every_group_of_functions_works_from_c() {
 
 /// Behaviour: API-03.
 #[test]
+fn patterns_alarms_audit_and_control_work_from_c() {
+    let installed = Installed::new();
+    let program = installed.compile(&source("operations.c"), "c99", &[]);
+    expect_success(&mut installed.command(&program));
+}
+
+/// Behaviour: API-03.
+#[test]
+fn streams_with_several_peers_leases_and_journals_work_from_c() {
+    let installed = Installed::new();
+    let program = installed.compile(&source("streams.c"), "c99", &[]);
+    let folder = tempfile::tempdir().unwrap();
+    expect_success(installed.command(&program).arg(folder.path()));
+}
+
+/// Behaviour: API-03.
+#[test]
 fn recorded_history_is_read_page_by_page() {
     let folder = tempfile::tempdir().unwrap();
     let configuration = format!(

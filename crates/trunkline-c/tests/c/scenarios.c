@@ -255,7 +255,7 @@ static void history_without_records_is_a_fault(void) {
 
 int main(void) {
     size_t count = 0;
-    start(&engine, &client);
+    start(configuration, &engine, &client);
     OK(tl_readings_create(&readings));
     OK(tl_open(client, ALL, NUL, 9000, v, NULL, COUNT, &count));
     CHECK(count == COUNT);

@@ -1,8 +1,11 @@
-//! Runs a custom device as the source of an engine's variables, in a process of its own. The device
-//! is a tank whose pump follows a setpoint.
+//! An I/O server: this program is the source of the variables with `source = "tank:level"` and
+//! `source = "tank:setpoint"`. The device is a tank whose level follows a setpoint.
 //!
-//! `cargo run -p trunkline --example own_device -- tl://127.0.0.1:5850 plant`
+//! `cargo run -p trunkline --example io_server -- [URL [NAME [ORDERS]]]`
+//!
+//! With ORDERS, the program ends after this number of orders. An item may have a folder, as in `boiler/level`.
 
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use trunkline::io::{Health, IoError, IoServer, ItemId, Scan, SendRefusal};
@@ -16,6 +19,7 @@ const SETPOINT: ItemId = ItemId(1);
 struct Tank {
     level: f64,
     setpoint: f64,
+    orders: Sender<()>,
 }
 
 impl Tank {
@@ -26,6 +30,27 @@ impl Tank {
             self.setpoint
         })
     }
+
+    /// Carries out a client's order. The client sees what the device has now.
+    fn order(&mut self, item: ItemId, value: &Value) -> Result<Value, SendRefusal> {
+        let Some(given) = value.as_f64().filter(|_| item == SETPOINT) else {
+            return Err(SendRefusal::ReadOnly {
+                item: "level".to_owned(),
+            });
+        };
+        if !(0.0..=100.0).contains(&given) {
+            return Err(SendRefusal::OutOfRange {
+                item: "setpoint".to_owned(),
+                given,
+                low: 0.0,
+                high: 100.0,
+                units: "%".to_owned(),
+            });
+        }
+        // The device stores whole numbers.
+        self.setpoint = given.round();
+        Ok(Value::F64(self.setpoint))
+    }
 }
 
 impl IoServer for Tank {
@@ -34,9 +59,9 @@ impl IoServer for Tank {
     }
 
     fn item(&self, item: &str) -> Option<ItemId> {
-        match item {
-            "boiler/level" => Some(LEVEL),
-            "boiler/setpoint" => Some(SETPOINT),
+        match item.rsplit('/').next() {
+            Some("level") => Some(LEVEL),
+            Some("setpoint") => Some(SETPOINT),
             _ => None,
         }
     }
@@ -71,16 +96,10 @@ impl IoServer for Tank {
         _now: Tick,
         _wall: Timestamp,
     ) -> Result<Value, SendRefusal> {
-        let requested = value.as_f64().filter(|_| item == SETPOINT);
-        let Some(requested) = requested else {
-            return Err(SendRefusal::ReadOnly {
-                item: "boiler/level".to_owned(),
-            });
-        };
-        // Returns the value that the device has now. It differs from the sent value, because the
-        // device stores whole numbers only.
-        self.setpoint = requested.round();
-        Ok(Value::F64(self.setpoint))
+        let answer = self.order(item, value);
+        // The program may be ending already.
+        let _ = self.orders.send(());
+        answer
     }
 
     fn health(&self) -> Health {
@@ -96,19 +115,21 @@ impl IoServer for Tank {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let url = arguments.next().unwrap_or_else(|| "tl:///".to_owned());
-    let name = arguments.next().unwrap_or_else(|| "plant".to_owned());
+    let name = arguments.next().unwrap_or_else(|| "tank".to_owned());
+    let orders_max: usize = arguments
+        .next()
+        .map_or(Ok(usize::MAX), |count| count.parse())?;
+    let (orders, given) = channel();
     let tank = Tank {
         level: 20.0,
         setpoint: 50.0,
+        orders,
     };
     let engine = ConnectOptions::new(&url)?;
     let provider = Provider::start(&engine, &ProviderOptions::named(&name), Box::new(tank))?;
-    let mut status = provider.status();
-    loop {
-        println!("{status:?}");
-        match provider.wait_status(&status) {
-            Some(next) => status = next,
-            None => return Ok(()),
-        }
+    println!("{:?}", provider.status());
+    for () in given.iter().take(orders_max) {
+        println!("order, then {:?}", provider.status());
     }
+    Ok(())
 }
