@@ -7,7 +7,7 @@ from common import (
     MONITORED, PATIENCE, VARIABLES, Updates, Window, await_line, free_port, rate_row, server, tell, timed_async,
 )
 
-AHEAD = 1000
+AHEAD = 5000
 """Updates that the server may be ahead; its queues have more room."""
 
 
