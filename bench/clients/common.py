@@ -238,11 +238,14 @@ class Rate:
     seconds: float
     start: Usage | None = None
     first: int = 0
-    begun: float = field(default_factory=time.perf_counter)
+    begun: float | None = None
 
     def poll(self, count: int) -> Timing | None:
         """Call it every few readings with the number of all of them; returns the result once the time is over."""
         now = time.perf_counter()
+        if self.begun is None:
+            # The server starts before the first reading.
+            self.begun = now
         if self.start is None:
             if now >= self.begun + self.warm_up:
                 self.start, self.first = Usage(), count
@@ -291,7 +294,8 @@ def row_of_c(line: dict) -> dict:
     given = line["figures"]
     calls = 1 if op.endswith("-many") else given["calls"]
     figures = {
-        "calls": given["calls"], "us": given["elapsed_ms"] * 1e3 / calls, "near_cpu_us": given["near_cpu_ms"] * 1e3 / calls,
+        "calls": given["calls"], "us": given["elapsed_ms"] * 1e3 / calls,
+        "near_cpu_us": given["near_cpu_ms"] * 1e3 / calls,
     }
     if "near_switches_per_wait" in given:
         figures["near_switches_per_wait"] = given["near_switches_per_wait"]

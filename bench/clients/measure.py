@@ -29,7 +29,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 from common import (
-    ELEMENTS, NEAR, SCENARIO, VARIABLES, Invalid, Missing, Rate, call_row, pin, program, rate_row, row, row_of_c,
+    ELEMENTS, NEAR, VARIABLES, Invalid, Missing, Rate, call_row, pin, program, rate_row, row, row_of_c,
     timed,
 )
 
@@ -194,15 +194,17 @@ def machine(run: str) -> dict:
     info = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
 
     def entry(name: str) -> str:
-        return next((line.split(":", 1)[1].strip() for line in info if line.split(":")[0].strip() == name), "")
+        values = (line.split(":", 1)[1] for line in info if line.split(":")[0].strip() == name)
+        return next(values, "").strip()
 
     memory = pathlib.Path("/proc/meminfo").read_text().split()
+    memory_kib = int(memory[memory.index("MemTotal:") + 1])
     now = time.strftime("%Y-%m-%d %H:%M", time.gmtime()).split()
     workspace = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]
     return {
         "run": run, "date": now[0], "time": now[1], "cpu": entry("model name") or "unknown",
         "cpus": len(os.sched_getaffinity(0)), "virtual_machine": "hypervisor" in entry("flags").split(),
-        "kernel": f"Linux {os.uname().release}", "memory_gib": (int(memory[memory.index("MemTotal:") + 1]) + (1 << 19)) >> 20,
+        "kernel": f"Linux {os.uname().release}", "memory_gib": (memory_kib + (1 << 19)) >> 20,
         "load_percent": int(os.getloadavg()[0] * 100), "version": workspace["package"]["version"],
     }
 
@@ -237,7 +239,8 @@ def run_cell(part: str, system: str, words: list[str]) -> list[dict]:
 def measure_all(is_quick: bool, results: pathlib.Path, chosen: list[str]) -> pathlib.Path:
     head = machine("quick" if is_quick else "default")
     if head["load_percent"] > 50:
-        print(f"warning: the load of this machine is {head['load_percent'] / 100:.2f}; figures will be wrong", file=sys.stderr)
+        load = head["load_percent"] / 100
+        print(f"warning: the load of this machine is {load:.2f}; the figures will be wrong", file=sys.stderr)
     results.mkdir(parents=True, exist_ok=True)
     path = results / file_name(head)
     words = ["seconds=0.1", "warm-up=0.1"] if is_quick else []
@@ -249,8 +252,8 @@ def measure_all(is_quick: bool, results: pathlib.Path, chosen: list[str]) -> pat
             for one in run_cell(part, system, words):
                 one["repeat"] = repeat
                 print(json.dumps(one, separators=(",", ":")), file=file, flush=True)
-                told = one["figures"].get("us") or one["figures"].get("per_s")
-                print(f"{repeat} {system} {one['case']}: {told and f'{told:.4g}'} {'; '.join(one['invalid'])}", file=sys.stderr)
+                told = one["figures"].get("us") or one["figures"].get("per_s") or float("nan")
+                print(f"{repeat} {system} {one['case']}: {told:.4g} {'; '.join(one['invalid'])}", file=sys.stderr)
     return path
 
 

@@ -17,7 +17,8 @@ static int listening(int *port) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof a;
     int s = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(s, (struct sockaddr *)&a, sizeof a) || listen(s, 1) || getsockname(s, (struct sockaddr *)&a, &size)) fail("no free port");
+    struct sockaddr *place = (struct sockaddr *)&a;
+    if (bind(s, place, sizeof a) || listen(s, 1) || getsockname(s, place, &size)) fail("no free port");
     *port = ntohs(a.sin_port);
     return s;
 }
@@ -78,7 +79,8 @@ static struct record records[CALLED];
 
 static void exchange(int count) {
     size_t size = count * sizeof *records;
-    if (!send_all(connection, records, size) || recv(connection, records, size, MSG_WAITALL) != (ssize_t)size) fail("the far end is gone");
+    if (!send_all(connection, records, size)) fail("the far end is gone");
+    if (recv(connection, records, size, MSG_WAITALL) != (ssize_t)size) fail("the far end is gone");
 }
 static void put(int v, double x) { records[0] = (struct record){v, 1, x}; exchange(1); }
 static double get(int v) { records[0] = (struct record){v, 0, 0}; exchange(1); return records[0].value; }
@@ -116,7 +118,8 @@ int main(int argc, char **argv) {
         return 0;
     }
     bool is_stream = argc > 2 && !strcmp(argv[1], "stream");
-    if (!is_stream && !(argc > 1 && !strcmp(argv[1], "serve"))) fail("use: raw serve, raw stream ELEMENTS, or raw cell call_cost SYSTEM [key=value ...]");
+    if (!is_stream && !(argc > 1 && !strcmp(argv[1], "serve")))
+        fail("use: raw serve, raw stream ELEMENTS, or raw cell call_cost SYSTEM [key=value ...]");
     int port, listener = listening(&port);
     printf("LISTENING %d\n", port);
     fflush(stdout);

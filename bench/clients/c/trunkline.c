@@ -28,7 +28,8 @@ static int host(int count) {
     size_t room = 200 + 60 * (size_t)count, size = 0;
     char *text = malloc(room), url[100];
     size += snprintf(text, room, "[engine]\nlisten = [\"127.0.0.1:0\"]\n[library]\nname = \"bench\"\n");
-    for (int i = 0; i < count; i++) size += snprintf(text + size, room - size, "[[variable]]\nname = \"v%d\"\ntype = \"f64\"\ninitial = 0\n", i);
+    const char *variable = "[[variable]]\nname = \"v%d\"\ntype = \"f64\"\ninitial = 0\n";
+    for (int i = 0; i < count; i++) size += snprintf(text + size, room - size, variable, i);
     check(tl_engine_start(text, size, &engine));
     check(tl_engine_url(engine, url, sizeof url, NULL));
     free(text);
@@ -94,16 +95,16 @@ static void get_all(int count, double *values) { check(tl_read_f64(client, varia
 
 static void measure(const char *system) {
     const char *place = pin(NEAR);
-    struct shared { volatile int port; } *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    volatile int *port = mmap(NULL, sizeof *port, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t far = fork_on(FAR);
     if (far == 0) {
-        shared->port = host(CALLED);
+        *port = host(CALLED);
         for (;;) pause();
     }
-    while (!shared->port && waitpid(far, NULL, WNOHANG) == 0) nap_us(1000);
-    if (!shared->port) fail("the engine did not start");
+    while (!*port && waitpid(far, NULL, WNOHANG) == 0) nap_us(1000);
+    if (!*port) fail("the engine did not start");
     char url[100], *names = malloc(20 * CALLED);
-    snprintf(url, sizeof url, "%s127.0.0.1:%d", strstr(system, "shm") ? "tl://" : "tl+tcp://", shared->port);
+    snprintf(url, sizeof url, "%s127.0.0.1:%d", strstr(system, "shm") ? "tl://" : "tl+tcp://", *port);
     check(tl_connect(url, TL_NUL_TERMINATED, PATIENCE, &client));
     size_t size = 0;
     for (int i = 0; i < CALLED; i++) size += sprintf(names + size, "%sbench/v%d", i ? "\n" : "", i);
@@ -123,7 +124,9 @@ int main(int argc, char **argv) {
         if (what[0] == 'p') publish(atoi(argv[2]));
         else wait_for_line();
     } else if (!strcmp(what, "stream") && argc > 3) stream(argv[2], atol(argv[3]));
-    else fail("use: trunkline serve VARIABLES, publish VARIABLES, stream PEER ELEMENTS, or cell call_cost SYSTEM [key=value ...]");
+    else
+        fail("use: trunkline serve VARIABLES, trunkline publish VARIABLES, trunkline stream PEER ELEMENTS, or "
+             "trunkline cell call_cost SYSTEM [key=value ...]");
     fflush(stdout);
     // The far end has no end of its own.
     _exit(0);
