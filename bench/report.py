@@ -49,8 +49,8 @@ before it sleeps if that has helped recently. In the FIFOs of W7 both ends spin 
 
 Every figure is the median of the repeats of one run, in which the systems took turns cell by cell. Each \
 scenario shows its newest run, which its section names. *Raw* is plain TCP with the least code that does \
-the same work. Only `bench/run --peers` measures other systems; tables, plots and bars with them use the \
-newest such run, and name it if it is an older one. Each system has the settings that its documentation \
+the same work. Only `bench/run --peers` and `bench/run clients` measure other systems; tables, plots and bars with \
+them use the newest such run, and name it if it is an older one. Each system has the settings that its documentation \
 recommends for speed and stores nothing on disk, except in the history; its rows count only if nothing was \
 lost, out of order or wrong. Ratios are to raw unless stated otherwise; figures of different runs must not be compared. An \
 asterisk: an end was often answered before it could sleep (less than 0.9 voluntary context switches per \
