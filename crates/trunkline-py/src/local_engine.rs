@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use trunkline::local::{WriteError, Written};
+use trunkline::types::{Quality, Reason, Timestamp, Value};
 use trunkline::{Engine, EngineOptions};
 
 use crate::connection::Connection;
 use crate::definitions;
 use crate::errors;
+use crate::values;
 
 /// Time for which a stopping engine waits for its clients.
 const GRACE: Duration = Duration::from_secs(1);
@@ -68,6 +71,49 @@ impl LocalEngine {
         })
     }
 
+    /// Publishes a value as the source of a variable, which may be read-only. Returns `(state, epoch, seq)`.
+    fn publish(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        object: &Bound<'_, PyAny>,
+        ts_ns: Option<i64>,
+        quality: &str,
+    ) -> PyResult<(&'static str, u64, u64)> {
+        let variable = self.0.variable::<Value>(name).map_err(|error| {
+            errors::new(
+                py,
+                "NotFound",
+                "unknown-name",
+                &error.to_string(),
+                Some(name),
+            )
+        })?;
+        let value = values::from_python(object, variable.data_type())?;
+        let quality = quality_of(quality)?;
+        let measured = ts_ns.map(Timestamp::from_nanos);
+        let published = py.detach(|| variable.publish(value, quality, measured));
+        match published {
+            Ok(Written { position, changed }) => {
+                let state = if changed { "applied" } else { "unchanged" };
+                Ok((state, position.epoch, position.sequence))
+            }
+            Err(error) => {
+                let code = match &error {
+                    WriteError::Refused(refusal) => refusal.code().name(),
+                    _ => "unknown",
+                };
+                Err(errors::new(
+                    py,
+                    "Rejected",
+                    code,
+                    &error.to_string(),
+                    Some(name),
+                ))
+            }
+        }
+    }
+
     /// The addresses at which the engine listens.
     fn addresses(&self) -> Vec<String> {
         self.0
@@ -80,5 +126,19 @@ impl LocalEngine {
     /// Stops the engine.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| self.0.shutdown(GRACE));
+    }
+}
+
+/// Reads a quality as readings show it: "good", or "uncertain" or "bad" with a reason behind a colon.
+fn quality_of(text: &str) -> PyResult<Quality> {
+    let (level, reason) = text.split_once(':').unwrap_or((text, "none"));
+    match (level, Reason::from_name(reason.trim())) {
+        ("good", Some(Reason::None)) => Ok(Quality::GOOD),
+        ("uncertain", Some(reason)) => Ok(Quality::uncertain(reason)),
+        ("bad", Some(reason)) => Ok(Quality::bad(reason)),
+        _ => Err(PyValueError::new_err(format!(
+            "{text:?} is no quality; it is good, or uncertain or bad with a reason, such as \
+             \"bad: sensor-failure\""
+        ))),
     }
 }

@@ -239,3 +239,35 @@ def test_untracked_writes_are_counted(engine: tl.Engine) -> None:
         engine.put_nowait("rig/count", value)
     assert engine.flush()["applied"] == 100
     assert engine.get("rig/count") == 99
+
+
+def test_the_host_publishes_read_only_variables(engine: tl.Engine) -> None:
+    with pytest.raises(tl.Rejected):
+        engine.put("rig/fixed", 1.0)
+    assert engine.publish("rig/fixed", 1.0).state == "applied"
+    assert engine.get("rig/fixed") == 1.0
+    measured = engine.read("rig/fixed").ts_ns + 1
+    engine.publish("rig/fixed", 2.0, ts_ns=measured, quality="bad: sensor-failure")
+    reading = engine.read("rig/fixed")
+    assert (reading.value, reading.ts_ns) == (2.0, measured)
+    assert (reading.quality, reading.reason) == ("bad", "sensor-failure")
+    for wrong in ("fine", "good: estimated", "bad: nonsense"):
+        with pytest.raises(ValueError, match="no quality"):
+            engine.publish("rig/fixed", 3.0, quality=wrong)
+    engine.publish("rig/wave", tl.Waveform(np.zeros(3, np.float32), 0, 0.1))
+    with pytest.raises(TypeError):
+        engine.publish("rig/count", 1.5)
+    with pytest.raises(tl.NotFound):
+        engine.publish("rig/nope", 1.0)
+    with pytest.raises(tl.Rejected) as caught:
+        engine.publish("rig/level#units", "V")
+    assert caught.value.code == "not-writable"
+
+
+def test_only_the_host_publishes(engine: tl.Engine) -> None:
+    with tl.Engine.local({"rig": {"level": "f64"}}, listen="127.0.0.1:0") as host:
+        with tl.connect(f"tl+tcp://{host.addresses[0]}", timeout=20) as client:
+            with pytest.raises(tl.Error) as caught:
+                client.publish("rig/level", 1.0)
+            assert caught.value.code == "not-local"
+            assert "I/O server" in (caught.value.hint or "")

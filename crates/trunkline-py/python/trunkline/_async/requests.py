@@ -35,13 +35,13 @@ class AsyncRequests:
         self.timeout = timeout
         self.waiting = Waiting()
         self.is_closed = False
-        self._owned = owned
+        self.owned = owned
         self._handles: dict[str, Handle] = {}
         self._generation = _process.forks()
 
     def addresses(self) -> list[str]:
         """Returns the addresses at which an engine of this process listens."""
-        return [] if self._owned is None else self._owned.addresses()
+        return [] if self.owned is None else self.owned.addresses()
 
     def close(self) -> None:
         """Sends waiting data and closes the connection."""
@@ -52,8 +52,8 @@ class AsyncRequests:
             return
         self.waiting.stop()
         self.connection.close()
-        if self._owned is not None:
-            self._owned.stop()
+        if self.owned is not None:
+            self.owned.stop()
 
     def check(self) -> None:
         """Raises an error if the connection cannot be used any more."""
