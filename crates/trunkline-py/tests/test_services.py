@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -193,6 +194,21 @@ def test_control_is_taken_requested_and_handed_over(serve: Serve) -> None:
             assert entry.left is not None and 0 < entry.left <= 60
         with pytest.raises(ValueError, match="supervisor"):
             one.control("rig", level="king").take()
+
+
+def test_an_engine_of_the_program_records_history(tmp_path: Path) -> None:
+    rig = {"rig": {"level": "f64"}}
+    with tl.Engine.local(rig, history=tmp_path / "history", timeout=20) as engine:
+        for value in range(50):
+            engine.put("rig/level", float(value))
+        level = engine.history("rig/level")["rig/level"]
+        assert level["value"].tolist() == [float(value) for value in range(50)]
+    # The next engine finds it.
+    with tl.Engine.local(rig, history=tmp_path / "history", timeout=20) as engine:
+        assert engine.history("rig/level", agg="total")["rig/level"]["count"].tolist() == [50]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        tl.Engine.local(rig, history=tmp_path / "file")
 
 
 def test_no_history_is_an_error_with_a_remedy(engine: tl.Engine) -> None:

@@ -11,6 +11,11 @@ import trunkline as tl
 from numpy.typing import NDArray
 
 
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    array.flags.writeable = False
+    return array
+
+
 class Mode(enum.Enum):
     OFF = "OFF"
     MANUAL = "MANUAL"
@@ -43,22 +48,27 @@ def test_a_value_comes_back_as_it_was_written(engine: tl.Engine, path: str, valu
     assert engine.get(f"rig/{path}") == value
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("spectrum", np.linspace(0, 1, 1000)),
-        ("spectrum", np.empty(0)),
-        ("spectrum", np.arange(10.0)[::2]),
-        ("spectrum", [1, 2.5]),
-        ("spectrum", np.arange(3, dtype=">f8")),
-        ("image", np.array([[0, 1, 2], [3, 4, 5]], np.uint16)),
-        ("image", np.array([[0, 1, 2], [3, 4, 5]], np.uint8)),
-        ("image", np.array([[0, 1, 2], [3, 4, 5]], np.uint16, order="F")),
-        ("image", [[1, 2, 3], [4, 5, 65535]]),
-        ("names", ["a", "b"]),
-        ("times", np.array(["2026-01-01T00:00:00.000000001"], dtype="datetime64[ns]")),
-    ],
-)
+ARRAYS: list[tuple[str, Any]] = [
+    ("spectrum", np.linspace(0, 1, 1000)),
+    ("spectrum", np.empty(0)),
+    ("spectrum", np.arange(10.0)[::2]),
+    ("spectrum", [1, 2.5]),
+    ("spectrum", np.arange(3, dtype=">f8")),
+    ("spectrum", np.arange(10.0)[::-3]),
+    ("spectrum", np.broadcast_to(np.float64(7.5), 5)),
+    ("spectrum", read_only(np.arange(4.0))),
+    ("spectrum", np.ones((4, 3))[:, 1]),
+    ("image", np.array([[0, 1, 2], [3, 4, 5]], np.uint16)),
+    ("image", np.array([[0, 1, 2], [3, 4, 5]], np.uint8)),
+    ("image", np.array([[0, 1, 2], [3, 4, 5]], np.uint16, order="F")),
+    ("image", np.array([[0, 1, 2], [3, 4, 5]], ">u2", order="F")),
+    ("image", [[1, 2, 3], [4, 5, 65535]]),
+    ("names", ["a", "b"]),
+    ("times", np.array(["2026-01-01T00:00:00.000000001"], dtype="datetime64[ns]")),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), ARRAYS)
 def test_arrays_keep_their_elements_and_shape(engine: tl.Engine, path: str, value: Any) -> None:
     engine.put(f"rig/{path}", value)
     got = engine.get(f"rig/{path}")

@@ -66,6 +66,7 @@ class Engine(Streams):
         *,
         name: str = "local",
         store: str | os.PathLike[str] | None = None,
+        history: str | os.PathLike[str] | None = None,
         listen: str | Sequence[str] = (),
         timeout: float = 5.0,
     ) -> Engine:
@@ -76,13 +77,17 @@ class Engine(Streams):
         Args:
             libraries: Variables by library and path; a type such as "f64" suffices as a definition.
             name: Name of the engine.
-            store: Folder for what survives a restart; with `None`, nothing does.
+            store: File for what survives a restart; with `None`, nothing does.
+            history: Folder in which every update of all variables is recorded; with `None`, there is no
+                history.
             listen: Addresses for other programs, such as "127.0.0.1:0"; without one, only this process
                 can connect.
             timeout: Seconds that calls wait for an answer unless they say otherwise.
         """
         addresses = [listen] if isinstance(listen, str) else list(listen)
-        owned = LocalEngine.start(name, None if store is None else os.fspath(store), addresses)
+        store_path = None if store is None else os.fspath(store)
+        history_path = None if history is None else os.fspath(history)
+        owned = LocalEngine.start(name, store_path, history_path, addresses)
         try:
             for library, variables in (libraries or {}).items():
                 owned.deploy(library, definition_rows(variables))
