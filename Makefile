@@ -17,6 +17,8 @@ SOAK_CASES ?= 20000
 SOAK_FILES ?= 10000
 # How often a recording is killed in a long run.
 SOAK_KILLS ?= 200
+# How often Python programs open and close everything in a long run.
+SOAK_CYCLES ?= 100000
 # How often each program that polls runs in the rig, on a quiet and on a busy machine.
 RIG_POLLING ?= 200
 # Simulated hours with faults, and cycles of the chaos run, of `make test` and of a long run.
@@ -141,7 +143,7 @@ test: toolchain nptdms python-tools ## Everything that must hold before a change
 		$(call run_inside,shuttle,$(SHUTTLE_CRATES)))
 
 .PHONY: soak
-soak: toolchain nptdms ## Long runs: many more schedules and cases than `make test`
+soak: toolchain nptdms python-tools ## Long runs: many more schedules and cases than `make test`
 	$(call step,loom,$(call run_under,loom,$(LOOM_TESTS)))
 	$(call step,shuttle,export SHUTTLE_SCHEDULES=$(SOAK_SCHEDULES); \
 		$(call run_under,shuttle,$(SHUTTLE_TESTS)))
@@ -150,6 +152,10 @@ soak: toolchain nptdms ## Long runs: many more schedules and cases than `make te
 	$(call step,nptdms,NPTDMS_FILES=$(SOAK_FILES) cargo test --release -p trunkline-tdms --test nptdms)
 	$(call step,kills,RECORD_KILLS=$(SOAK_KILLS) cargo test --release -p trunkline-record --test files killed)
 	$(call step,writes,WRITE_KILLS=$(SOAK_KILLS) cargo test --release -p trunkline-cli --test rig late_writes)
+	$(call step,python cycles,cargo build --workspace && \
+		ln -sf '$(TARGET)/debug/lib_trunkline.so' $(PYTHON_PACKAGE)/python/trunkline/_trunkline.abi3.so && \
+		SOAK_CYCLES=$(SOAK_CYCLES) PYTHONPATH=$(PYTHON_PACKAGE)/python \
+			'$(PYTHON)/bin/python' -m pytest $(PYTHON_PACKAGE)/tests/test_cycles.py)
 	$(call step,boiler,cargo run --release -p trunkline-boiler --example boiler_year)
 
 .PHONY: fuzz

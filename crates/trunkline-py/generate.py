@@ -21,6 +21,7 @@ BY_HAND = {"__init__.py", "waiting.py"}
 NAMES = {
     "AsyncBatch": "Batch",
     "AsyncCallbacks": "Callbacks",
+    "AsyncControl": "Control",
     "AsyncEngine": "Engine",
     "AsyncMonitor": "Monitor",
     "AsyncRequests": "Requests",

@@ -35,7 +35,7 @@ This page is written by `crates/trunkline-py/reference.py`.
 """
 
 GROUPS = {
-    "Connections and variables": ["Engine", "Variable", "Batch", "Lease"],
+    "Connections and variables": ["Engine", "Variable", "Batch", "Lease", "Control"],
     "Updates": ["Monitor", "Callbacks"],
     "What calls return": [
         "Reading",
@@ -53,6 +53,9 @@ GROUPS = {
         "History",
         "Series",
         "Alarm",
+        "AlarmChange",
+        "AuditEntry",
+        "ControlEntry",
     ],
     "Streams": [
         "Writer",

@@ -1,12 +1,14 @@
-//! Alarms: their states, and the actions of operators.
+//! Alarms: their states, the actions of operators, and the journal.
 
 use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use trunkline::types::Pattern;
-use trunkline::types::alarm::{AlarmAction, AlarmState, AlarmStatus};
+use trunkline::types::alarm::{
+    AlarmAction, AlarmJournalPage, AlarmJournalQuery, AlarmState, AlarmStatus,
+};
+use trunkline::types::{Pattern, Timestamp};
 use trunkline::{AlarmName, AlarmQuery};
 
 use crate::call::duration;
@@ -63,6 +65,65 @@ pub(crate) fn statuses(py: Python<'_>, alarms: &[AlarmStatus]) -> PyResult<Py<Py
         all.append(one)?;
     }
     Ok(all.into_any().unbind())
+}
+
+/// Builds the query of a page of the journal, which begins with the entry `from`.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "they are the arguments of Python"
+)]
+pub(crate) fn journal_query(
+    pattern: Option<&str>,
+    area: &str,
+    priority_min: u16,
+    states: &[String],
+    since_ns: Option<i64>,
+    until_ns: Option<i64>,
+    newest_first: bool,
+    limit: u32,
+    from: Option<u64>,
+) -> PyResult<AlarmJournalQuery> {
+    let of = query(pattern, area, priority_min, states)?;
+    Ok(AlarmJournalQuery {
+        from,
+        since: since_ns.map(Timestamp::from_nanos),
+        until: until_ns.map(Timestamp::from_nanos),
+        pattern: of.pattern,
+        area: of.area,
+        priority_min: of.priority_min,
+        states: of.states,
+        newest_first,
+        limit,
+        ..AlarmJournalQuery::default()
+    })
+}
+
+/// Converts a page of the journal to `(entries, next)`: a dictionary for each entry, and the first entry of the
+/// next page.
+pub(crate) fn journal_page(py: Python<'_>, page: &AlarmJournalPage) -> PyResult<Py<PyAny>> {
+    let all = PyList::empty(py);
+    for entry in &page.entries {
+        let one = PyDict::new(py);
+        let (_, missing) = entry.event.parts();
+        one.set_item("number", entry.number)?;
+        one.set_item("ts_ns", entry.when.as_nanos())?;
+        one.set_item("event", entry.event.name())?;
+        one.set_item("variable", &entry.variable)?;
+        one.set_item("alarm", &entry.alarm)?;
+        one.set_item("before", entry.from.name())?;
+        one.set_item("state", entry.record.state.name())?;
+        one.set_item("is_active", entry.record.is_active)?;
+        one.set_item("priority", entry.priority)?;
+        one.set_item("area", &entry.area)?;
+        one.set_item("who", &entry.who)?;
+        one.set_item("comment", &entry.comment)?;
+        one.set_item("value", entry.record.value)?;
+        one.set_item("limit", entry.record.operand)?;
+        one.set_item("description", &entry.description)?;
+        one.set_item("missing", missing)?;
+        all.append(one)?;
+    }
+    Ok((all, page.next).into_pyobject(py)?.into_any().unbind())
 }
 
 /// Returns the action with this name.

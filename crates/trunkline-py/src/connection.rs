@@ -16,7 +16,9 @@ use trunkline::{
 };
 
 use crate::alarms;
+use crate::audit;
 use crate::call::{Call, duration};
+use crate::control;
 use crate::definitions;
 use crate::errors;
 use crate::history;
@@ -403,6 +405,107 @@ impl Connection {
             .act_on_alarms(alarms::names(of.clone()), action, comment);
         Call::new(py, call, move |py, results| {
             alarms::results(py, &of, results)
+        })
+    }
+
+    /// Queries a page of the alarm journal. The answer is `(entries, next)`, with a dictionary for each entry.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "they are the arguments of Python"
+    )]
+    fn alarm_journal(
+        &self,
+        py: Python<'_>,
+        pattern: Option<&str>,
+        area: &str,
+        priority_min: u16,
+        states: Vec<String>,
+        since_ns: Option<i64>,
+        until_ns: Option<i64>,
+        newest_first: bool,
+        limit: u32,
+        from: Option<u64>,
+    ) -> PyResult<Call> {
+        let query = alarms::journal_query(
+            pattern,
+            area,
+            priority_min,
+            &states,
+            since_ns,
+            until_ns,
+            newest_first,
+            limit,
+            from,
+        )?;
+        Call::new(py, self.polled.alarm_journal(query), |py, page| {
+            alarms::journal_page(py, &page)
+        })
+    }
+
+    /// Queries a page of the audit trail. The answer is `(entries, next)`, with a dictionary for each entry.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "they are the arguments of Python"
+    )]
+    fn audit(
+        &self,
+        py: Python<'_>,
+        pattern: Option<&str>,
+        since_ns: Option<i64>,
+        who: Option<String>,
+        newest_first: bool,
+        limit: u32,
+        from: Option<u64>,
+    ) -> PyResult<Call> {
+        let query = audit::query(pattern, since_ns, who, newest_first, limit, from)?;
+        Call::new(py, self.polled.audit(query), |py, page| {
+            audit::page(py, &page)
+        })
+    }
+
+    /// Takes control of a folder, or with `waits` requests it. The answer is a dictionary.
+    fn take_control(
+        &self,
+        py: Python<'_>,
+        folder: &str,
+        level: &str,
+        only_this_program: bool,
+        seconds: Option<f64>,
+        waits: bool,
+    ) -> PyResult<Call> {
+        let terms = control::terms(level, only_this_program, seconds)?;
+        let call = match waits {
+            true => self.polled.request_control(folder, terms),
+            false => self.polled.take_control(folder, terms),
+        };
+        Call::new(py, call, |py, entry| control::entry(py, &entry))
+    }
+
+    /// Hands control of a folder over to the request `number`. The answer is a dictionary.
+    fn give_control(&self, py: Python<'_>, folder: &str, number: u64) -> PyResult<Call> {
+        Call::new(py, self.polled.give_control(folder, number), |py, entry| {
+            control::entry(py, &entry)
+        })
+    }
+
+    /// Releases control of a folder, or withdraws the request for it.
+    fn release_control(&self, py: Python<'_>, folder: &str) -> PyResult<Call> {
+        Call::new(py, self.polled.release_control(folder), |py, ()| {
+            Ok(py.None())
+        })
+    }
+
+    /// Lists control of the folders that overlap `folder`. The answer is `(revision, entries)`.
+    fn controls(&self, py: Python<'_>, folder: &str, own: bool) -> PyResult<Call> {
+        Call::new(py, self.polled.controls(folder, own), |py, list| {
+            control::list(py, &list)
+        })
+    }
+
+    /// Waits until something has changed since the revision `known` in what this client controls and waits for.
+    fn follow_control(&self, py: Python<'_>, known: u64) -> PyResult<Call> {
+        Call::new(py, self.polled.follow_control(known), |py, revision| {
+            Ok(revision.into_pyobject(py)?.into_any().unbind())
         })
     }
 

@@ -16,7 +16,8 @@
 //! - `errors`: exceptions for faults.
 //! - `values`: values of variables as Python objects, and back.
 //! - `reading`: readings, and blocks of readings as NumPy arrays.
-//! - `alarms`, `history`: alarms and recorded values.
+//! - `alarms`, `history`, `audit`: alarms, recorded values, and who did what.
+//! - `control`: control of folders.
 //! - `connection`: the verbs of a client.
 //! - `definitions`: definitions of libraries.
 //! - `subscription`, `pattern_subscription`: subscriptions and their events.
@@ -25,8 +26,10 @@
 //! - `stream`: lossless streams. `tdms`: TDMS files. `recorder`: records variables.
 
 mod alarms;
+mod audit;
 mod call;
 mod connection;
+mod control;
 mod definitions;
 mod errors;
 mod history;

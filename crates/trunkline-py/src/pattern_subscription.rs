@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -35,6 +36,8 @@ enum Form {
 #[pyclass(frozen)]
 pub(crate) struct PatternSubscription {
     state: Mutex<State>,
+    /// A thread that waits holds the lock most of the time, so it learns of the end without it.
+    is_closing: AtomicBool,
 }
 
 struct State {
@@ -68,6 +71,7 @@ impl PatternSubscription {
         };
         Self {
             state: Mutex::new(state),
+            is_closing: AtomicBool::new(false),
         }
     }
 
@@ -85,6 +89,9 @@ impl PatternSubscription {
     /// Returns false if nothing arrived.
     fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
         py.detach(|| {
+            if self.is_closing.load(Ordering::Acquire) {
+                return true;
+            }
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let State { form, arrived, .. } = &mut *state;
             let Form::Blocking(subscription) = form else {
@@ -194,6 +201,7 @@ impl PatternSubscription {
 
     /// Ends the subscription. What has arrived can still be taken.
     fn close(&self, py: Python<'_>) {
+        self.is_closing.store(true, Ordering::Release);
         let (form, waker) = {
             let mut state = self.state(py);
             (

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -146,6 +147,8 @@ enum Form {
 #[pyclass(frozen)]
 pub(crate) struct Subscription {
     state: Mutex<State>,
+    /// A thread that waits holds the lock most of the time, so it learns of the end without it.
+    is_closing: AtomicBool,
 }
 
 struct State {
@@ -187,6 +190,7 @@ impl Subscription {
         };
         Self {
             state: Mutex::new(state),
+            is_closing: AtomicBool::new(false),
         }
     }
 
@@ -204,6 +208,9 @@ impl Subscription {
     /// Returns false if nothing arrived.
     fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
         py.detach(|| {
+            if self.is_closing.load(Ordering::Acquire) {
+                return true;
+            }
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let state = &mut *state;
             if state.has_next() {
@@ -258,6 +265,7 @@ impl Subscription {
 
     /// Ends the subscription. What has arrived can still be taken.
     fn close(&self, py: Python<'_>) {
+        self.is_closing.store(true, Ordering::Release);
         let (form, waker) = {
             let mut state = self.state(py);
             (

@@ -88,6 +88,42 @@ def test_callbacks_run_in_the_loop() -> None:
     run(test)
 
 
+def test_an_exception_of_a_callback_ends_the_calls_in_the_loop() -> None:
+    async def test(engine: tl.aio.AsyncEngine) -> None:
+        called = asyncio.Event()
+
+        def fail(_: Any) -> None:
+            called.set()
+            raise RuntimeError("broken")
+
+        problems: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: problems.append(about))
+        callbacks = engine.subscribe("rig/count", fail)
+        await asyncio.wait_for(called.wait(), 20)
+        callbacks.close()
+        assert isinstance(callbacks.error, RuntimeError)
+        assert await engine.put("rig/count", 1)
+
+    run(test)
+
+
+def test_closing_during_a_wait_ends_it_in_the_loop() -> None:
+    async def test(engine: tl.aio.AsyncEngine) -> None:
+        monitor = engine["rig/level"].monitor()
+        await monitor.next(timeout=20)
+        waiting = asyncio.ensure_future(monitor.__anext__())
+        await asyncio.sleep(0)
+        engine.close()
+        with pytest.raises(tl.Closed):
+            await asyncio.wait_for(waiting, 20)
+        with pytest.raises(tl.Closed):
+            await engine.get("rig/level")
+        with pytest.raises(tl.Closed):
+            await engine.control("rig").take()
+
+    run(test)
+
+
 def test_a_cancelled_call_leaves_nothing() -> None:
     async def test(engine: tl.aio.AsyncEngine) -> None:
         async with engine["rig/level"].monitor() as monitor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +28,8 @@ name = "rig"
 name = "level"
 type = "f64"
 units = "%"
+range = [0, 100]
+audit = true
 alarm.hi = { limit = 80, priority = 700, area = "tank", help = "Open the drain" }
 
 [[variable]]
@@ -101,6 +104,111 @@ def test_alarms_are_listed_and_acknowledged(serve: Serve) -> None:
         missing = alarm._replace(alarm="nope")
         with pytest.raises(tl.BatchError):
             engine.acknowledge(missing)
+
+
+def test_the_alarm_journal_has_every_change(serve: Serve) -> None:
+    """Behaviour: H-11."""
+    _, url = serve(CONFIGURATION)
+    with tl.connect(url, timeout=20) as engine:
+        with engine.monitor("rig/level#alarm.hi.state") as states:
+            engine.put("rig/level", 90.0)
+            next(reading for reading in states if reading.value == "unacknowledged")
+            engine.acknowledge(engine.alarms("rig/**"), "seen")
+            engine.put("rig/level", 10.0)
+            next(reading for reading in states if reading.value == "normal")
+        changes = engine.alarm_journal("rig/**")
+        assert [(one.before, one.state) for one in changes] == [
+            ("normal", "unacknowledged"),
+            ("unacknowledged", "acknowledged"),
+            ("acknowledged", "normal"),
+        ]
+        assert [one.number for one in changes] == [1, 2, 3]
+        assert (changes[0].variable, changes[0].alarm, changes[0].priority) == ("rig/level", "hi", 700)
+        assert (changes[0].value, changes[0].limit, changes[1].comment) == (90.0, 80.0, "seen")
+        newest = engine.alarm_journal(newest_first=True, limit=2)
+        assert [one.number for one in newest] == [3, 2]
+        assert engine.alarm_journal(states=["acknowledged"]) == [changes[1]]
+        assert engine.alarm_journal(start=changes[2].ts_ns) == [changes[2]]
+        assert engine.alarm_journal(area="nowhere") == []
+        with pytest.raises(ValueError, match="limit"):
+            engine.alarm_journal(limit=0)
+
+
+def test_the_audit_says_who_did_what(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, url = serve(CONFIGURATION)
+    with tl.connect(url, timeout=20) as engine:
+        engine.put("rig/level", 12.5)
+        with pytest.raises(tl.Rejected):
+            engine.put("rig/level", 1000.0)
+        engine["rig/mode"].force("AUTO")
+        entries = engine.audit("rig/*")
+        assert [(one.action, one.outcome) for one in entries] == [
+            ("put", "applied"),
+            ("put", "refused"),
+            ("force", "applied"),
+        ]
+        first, second, third = entries
+        assert (first.name, first.new, first.seq) == ("rig/level", "12.5", 1)
+        assert "range" in second.message
+        assert (third.data_type, third.new) == ("enum(OFF, AUTO)", "AUTO")
+        assert second.previous == first.hash
+        assert engine.audit("rig/*", newest_first=True, limit=1) == [third]
+        assert engine.audit(who="nobody") == []
+        monkeypatch.setattr("trunkline._sync.engine.PAGE_MAX", 1)
+        assert engine.audit("rig/*", limit=3) == entries
+
+
+def test_control_is_taken_requested_and_handed_over(serve: Serve) -> None:
+    _, url = serve(CONFIGURATION)
+    with tl.connect(url, timeout=20) as one, tl.connect(url, timeout=20) as other:
+        with one.control("rig") as control:
+            one.put("rig/level", 1.0)
+            with pytest.raises(tl.Rejected) as caught:
+                other.put("rig/level", 2.0)
+            assert caught.value.code == "controlled"
+            with pytest.raises(tl.Rejected):
+                other.control("rig").take()
+            waiting = other.control("rig")
+            assert waiting.request().is_waiting
+            with pytest.raises(tl.TimedOut):
+                waiting.wait(timeout=0.05)
+            (request,) = control.requests()
+            assert not request.is_own
+            control.give(request)
+            granted = waiting.wait(timeout=20)
+            assert (granted.folder, granted.level, granted.is_own) == ("rig", "operator", True)
+            with pytest.raises(tl.Rejected):
+                one.put("rig/level", 3.0)
+        other.put("rig/level", 4.0)
+        assert [entry.folder for entry in one.controls()] == ["rig"]
+        waiting.release()
+        assert one.controls() == []
+        with pytest.raises(tl.Error, match="request it again"):
+            waiting.wait()
+        with pytest.raises(tl.Rejected) as caught:
+            waiting.release()
+        assert caught.value.code == "not-controlled"
+        with one.control("rig", seconds=60, only_this_program=False) as timed:
+            assert timed.folder == "rig"
+            (entry,) = one.controls("rig", own=True)
+            assert entry.left is not None and 0 < entry.left <= 60
+        with pytest.raises(ValueError, match="supervisor"):
+            one.control("rig", level="king").take()
+
+
+def test_an_engine_of_the_program_records_history(tmp_path: Path) -> None:
+    rig = {"rig": {"level": "f64"}}
+    with tl.Engine.local(rig, history=tmp_path / "history", timeout=20) as engine:
+        for value in range(50):
+            engine.put("rig/level", float(value))
+        level = engine.history("rig/level")["rig/level"]
+        assert level["value"].tolist() == [float(value) for value in range(50)]
+    # The next engine finds it.
+    with tl.Engine.local(rig, history=tmp_path / "history", timeout=20) as engine:
+        assert engine.history("rig/level", agg="total")["rig/level"]["count"].tolist() == [50]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        tl.Engine.local(rig, history=tmp_path / "file")
 
 
 def test_no_history_is_an_error_with_a_remedy(engine: tl.Engine) -> None:

@@ -11,6 +11,11 @@ import trunkline as tl
 from numpy.typing import NDArray
 
 
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    array.flags.writeable = False
+    return array
+
+
 class Mode(enum.Enum):
     OFF = "OFF"
     MANUAL = "MANUAL"
@@ -43,22 +48,27 @@ def test_a_value_comes_back_as_it_was_written(engine: tl.Engine, path: str, valu
     assert engine.get(f"rig/{path}") == value
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("spectrum", np.linspace(0, 1, 1000)),
-        ("spectrum", np.empty(0)),
-        ("spectrum", np.arange(10.0)[::2]),
-        ("spectrum", [1, 2.5]),
-        ("spectrum", np.arange(3, dtype=">f8")),
-        ("image", np.array([[0, 1, 2], [3, 4, 5]], np.uint16)),
-        ("image", np.array([[0, 1, 2], [3, 4, 5]], np.uint8)),
-        ("image", np.array([[0, 1, 2], [3, 4, 5]], np.uint16, order="F")),
-        ("image", [[1, 2, 3], [4, 5, 65535]]),
-        ("names", ["a", "b"]),
-        ("times", np.array(["2026-01-01T00:00:00.000000001"], dtype="datetime64[ns]")),
-    ],
-)
+ARRAYS: list[tuple[str, Any]] = [
+    ("spectrum", np.linspace(0, 1, 1000)),
+    ("spectrum", np.empty(0)),
+    ("spectrum", np.arange(10.0)[::2]),
+    ("spectrum", [1, 2.5]),
+    ("spectrum", np.arange(3, dtype=">f8")),
+    ("spectrum", np.arange(10.0)[::-3]),
+    ("spectrum", np.broadcast_to(np.float64(7.5), 5)),
+    ("spectrum", read_only(np.arange(4.0))),
+    ("spectrum", np.ones((4, 3))[:, 1]),
+    ("image", np.array([[0, 1, 2], [3, 4, 5]], np.uint16)),
+    ("image", np.array([[0, 1, 2], [3, 4, 5]], np.uint8)),
+    ("image", np.array([[0, 1, 2], [3, 4, 5]], np.uint16, order="F")),
+    ("image", np.array([[0, 1, 2], [3, 4, 5]], ">u2", order="F")),
+    ("image", [[1, 2, 3], [4, 5, 65535]]),
+    ("names", ["a", "b"]),
+    ("times", np.array(["2026-01-01T00:00:00.000000001"], dtype="datetime64[ns]")),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), ARRAYS)
 def test_arrays_keep_their_elements_and_shape(engine: tl.Engine, path: str, value: Any) -> None:
     engine.put(f"rig/{path}", value)
     got = engine.get(f"rig/{path}")
@@ -239,3 +249,35 @@ def test_untracked_writes_are_counted(engine: tl.Engine) -> None:
         engine.put_nowait("rig/count", value)
     assert engine.flush()["applied"] == 100
     assert engine.get("rig/count") == 99
+
+
+def test_the_host_publishes_read_only_variables(engine: tl.Engine) -> None:
+    with pytest.raises(tl.Rejected):
+        engine.put("rig/fixed", 1.0)
+    assert engine.publish("rig/fixed", 1.0).state == "applied"
+    assert engine.get("rig/fixed") == 1.0
+    measured = engine.read("rig/fixed").ts_ns + 1
+    engine.publish("rig/fixed", 2.0, ts_ns=measured, quality="bad: sensor-failure")
+    reading = engine.read("rig/fixed")
+    assert (reading.value, reading.ts_ns) == (2.0, measured)
+    assert (reading.quality, reading.reason) == ("bad", "sensor-failure")
+    for wrong in ("fine", "good: estimated", "bad: nonsense"):
+        with pytest.raises(ValueError, match="no quality"):
+            engine.publish("rig/fixed", 3.0, quality=wrong)
+    engine.publish("rig/wave", tl.Waveform(np.zeros(3, np.float32), 0, 0.1))
+    with pytest.raises(TypeError):
+        engine.publish("rig/count", 1.5)
+    with pytest.raises(tl.NotFound):
+        engine.publish("rig/nope", 1.0)
+    with pytest.raises(tl.Rejected) as caught:
+        engine.publish("rig/level#units", "V")
+    assert caught.value.code == "not-writable"
+
+
+def test_only_the_host_publishes(engine: tl.Engine) -> None:
+    with tl.Engine.local({"rig": {"level": "f64"}}, listen="127.0.0.1:0") as host:
+        with tl.connect(f"tl+tcp://{host.addresses[0]}", timeout=20) as client:
+            with pytest.raises(tl.Error) as caught:
+                client.publish("rig/level", 1.0)
+            assert caught.value.code == "not-local"
+            assert "I/O server" in (caught.value.hint or "")

@@ -8,8 +8,8 @@ use std::time::Duration;
 use trunkline::local::{Attempt, Group, NextError, Refusal, Variable, WriteError, WriteOutcome};
 use trunkline::realtime::{RtRead, RtWrite};
 use trunkline::types::{
-    Access, Contract, DataType, Fifo, LibraryDefinition, Properties, Reading, Timestamp, Value,
-    VariableDefinition,
+    Access, Contract, DataType, Fifo, LibraryDefinition, Properties, Quality, Reading, Reason,
+    Timestamp, Value, VariableDefinition,
 };
 use trunkline::{Engine, EngineOptions};
 
@@ -62,6 +62,37 @@ fn many_writes_have_a_result_each_and_one_timestamp() {
     assert_eq!(a.position, results[0].as_ref().unwrap().position);
     assert!(a.engine_timestamp > Timestamp::UNIX_EPOCH);
     assert_eq!(a.engine_timestamp, c.engine_timestamp);
+}
+
+#[test]
+fn the_host_publishes_as_the_source_of_a_read_only_variable() {
+    let engine = engine(|path, properties| {
+        if path == "b" {
+            properties.access = Access::ReadOnly;
+        }
+    });
+    let sut = open(&engine);
+    let measured = Timestamp::from_nanos(1_700_000_000_000_000_000);
+    let quality = Quality::uncertain(Reason::Estimated);
+    let published = sut[1].publish(2.0, quality, Some(measured)).unwrap();
+    let reading = sut[1].read().unwrap();
+    assert_eq!((reading.value, reading.position), (2.0, published.position));
+    assert_eq!(reading.source_timestamp, measured);
+    assert_eq!(reading.quality.reason(), Reason::Estimated);
+    sut[0].lease(PATIENCE).unwrap();
+    let other = engine.variable::<f64>("rig/a").unwrap();
+    assert!(matches!(other.write(1.0), Err(WriteError::Refused(_))));
+    assert!(other.publish(1.0, Quality::GOOD, None).unwrap().changed);
+    let of_engine = engine.variable::<bool>("_engine/audit/full").unwrap();
+    let field = engine.variable::<String>("rig/a#units").unwrap();
+    assert!(matches!(
+        of_engine.publish(true, Quality::GOOD, None),
+        Err(WriteError::Refused(_))
+    ));
+    assert!(matches!(
+        field.publish("V".to_owned(), Quality::GOOD, None),
+        Err(WriteError::Refused(_))
+    ));
 }
 
 #[test]

@@ -166,7 +166,7 @@ pub(crate) const TABLE: &[Row] = &[
         "separate use: the crate that users depend on"),
     row("trunkline-cli", 6, AllBelow, Forbid,
         "boundary: the composition root"),
-    row("trunkline-py", 6, Only(&[FACADE]), Allowed,
+    row("trunkline-py", 6, Only(&[FACADE, "trunkline-history"]), Allowed,
         "unsafe and dependencies: Python"),
     row("trunkline-c", 6, Only(&[FACADE]), Allowed,
         "unsafe: C"),

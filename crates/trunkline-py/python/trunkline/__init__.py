@@ -34,10 +34,21 @@ from ._errors import (
 )
 from ._history import History, Series
 from ._recorder import RecorderStatus
-from ._records import Alarm, Found, Step, VariableDefinition, Written, variable
+from ._records import (
+    Alarm,
+    AlarmChange,
+    AuditEntry,
+    ControlEntry,
+    Found,
+    Step,
+    VariableDefinition,
+    Written,
+    variable,
+)
 from ._records import enum_type as enum
 from ._streams import Left, Peer, Run, StreamProperties, Undelivered
 from ._sync.batch import Batch
+from ._sync.control import Control
 from ._sync.engine import Engine
 from ._sync.lease import Lease
 from ._sync.monitor import Callbacks, Monitor
@@ -52,6 +63,8 @@ from .tdms import TdmsChannel, TdmsFile, TdmsGroup, TdmsWriter, open_tdms, write
 
 __all__ = [
     "Alarm",
+    "AlarmChange",
+    "AuditEntry",
     "BadQuality",
     "Batch",
     "BatchError",
@@ -59,6 +72,8 @@ __all__ = [
     "Callbacks",
     "Closed",
     "Config",
+    "Control",
+    "ControlEntry",
     "Denied",
     "Disconnected",
     "Ended",

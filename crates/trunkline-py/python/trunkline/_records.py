@@ -83,6 +83,92 @@ class Alarm(NamedTuple):
     help: str
 
 
+class AlarmChange(NamedTuple):
+    """An entry of the alarm journal: a change of an alarm."""
+
+    number: int
+    """Number of the entry. The numbers have no gaps."""
+    ts_ns: int
+    """Time of the change by the engine's clock, nanoseconds since 1970 UTC."""
+    event: str
+    """What happened, such as "raised" or "acknowledged"; "lost" and "removed" if entries are missing."""
+    variable: str
+    alarm: str
+    before: str
+    """The state before the change."""
+    state: str
+    """The state after the change."""
+    is_active: bool
+    priority: int
+    area: str
+    who: str
+    """The operator; empty if the engine changed the state."""
+    comment: str
+    value: float | None
+    """The value when the alarm was last raised; `None` if it is no number."""
+    limit: float | None
+    description: str
+    missing: int
+    """Number of missing entries of "lost" and "removed"; otherwise 0."""
+
+
+class AuditEntry(NamedTuple):
+    """An entry of the audit trail: who did what."""
+
+    number: int
+    """Number of the entry. The numbers have no gaps."""
+    ts_ns: int
+    """Time at which the action ended, by the engine's clock, nanoseconds since 1970 UTC."""
+    who: str
+    """The account or user that the engine has established."""
+    origin: str
+    """Address, program and process; the program's own statements are not verified."""
+    action: str
+    """What was done, such as "put", "force" or "deploy"."""
+    name: str
+    """Full name of the variable, or name of the library; empty for the whole engine."""
+    data_type: str
+    """Type of `old` and `new`; empty if there are no values."""
+    old: str
+    """The value before, as text."""
+    new: str
+    """The value to be written, as text; or a description of the change."""
+    outcome: str
+    """"done", "applied", "unchanged", "refused", "unknown" or "lost"."""
+    message: str
+    """The rule that refused the action, or the cause why its outcome is unknown."""
+    epoch: int | None
+    """Epoch of the update that the write became."""
+    seq: int | None
+    """Number of the update that the write became."""
+    previous: str | None
+    """Hash of the previous entry."""
+    hash: str | None
+    """Hash of this entry."""
+
+
+class ControlEntry(NamedTuple):
+    """Control of a folder, or a request for it."""
+
+    number: int
+    """Number of the control or request; requests are granted in the order of their numbers."""
+    folder: str
+    is_waiting: bool
+    """True for a request."""
+    level: str
+    """"operator" or "supervisor"."""
+    only_one_program: bool
+    """True if only the program that took control may write; otherwise all programs of its user."""
+    by: str
+    """The holder, or the client that waits, with its origin."""
+    since_ns: int
+    """Time at which control was granted or requested, nanoseconds since 1970 UTC."""
+    left: float | None
+    """Seconds until control ends; `None` if it ends with its connection."""
+    is_own: bool
+    """True if this program has control or waits."""
+
+
 class Step(NamedTuple):
     """A step on the way of a value from its source to this program."""
 

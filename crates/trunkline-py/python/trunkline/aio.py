@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from ._async.batch import AsyncBatch
+from ._async.control import AsyncControl
 from ._async.engine import AsyncEngine
 from ._async.lease import AsyncLease
 from ._async.monitor import AsyncCallbacks, AsyncMonitor
@@ -25,6 +26,7 @@ from ._connect import native_connection
 __all__ = [
     "AsyncBatch",
     "AsyncCallbacks",
+    "AsyncControl",
     "AsyncEngine",
     "AsyncFanInReader",
     "AsyncFanOutWriter",

@@ -16,7 +16,7 @@ use trunkline_engine::{
     AccessError, Caller, Engine as Core, Granted, LeaseRequest, Variable as CoreVariable, Wakes,
 };
 use trunkline_net::Clock;
-use trunkline_types::{Position, Quality, Timestamp};
+use trunkline_types::{DataType, Position, Quality, Timestamp};
 
 pub use self::group::{Group, GroupRefused, SampleSet, WrittenGroup};
 pub use self::subscription::{NextError, Subscription};
@@ -171,6 +171,11 @@ impl<T: FromValue> Variable<T> {
 }
 
 impl<T> Variable<T> {
+    /// Returns the type of the variable's values.
+    pub fn data_type(&self) -> &DataType {
+        self.variable.data_type()
+    }
+
     /// Takes or renews the lease of this variable. For `duration`, the engine accepts only writes
     /// through this handle and updates from the source. The lease ends when `duration` has passed
     /// or the handle is dropped.

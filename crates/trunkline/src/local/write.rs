@@ -2,9 +2,9 @@
 //! the clocks.
 
 use trunkline_client::IntoValue;
-use trunkline_engine::{Attempt, Refusal, UnknownCause, Wakes, Write, WriteOutcome};
+use trunkline_engine::{Attempt, Origin, Refusal, UnknownCause, Wakes, Write, WriteOutcome};
 use trunkline_net::Clock;
-use trunkline_types::{Moment, Position, Timestamp, Value};
+use trunkline_types::{Moment, Position, Quality, Timestamp, Value};
 
 use super::Variable;
 use super::subscription::Signal;
@@ -69,7 +69,7 @@ pub(crate) fn write_many<'a, T: IntoValue + 'a>(
         // This write may have to wait for queue space, which is freed only when subscribers receive
         // the earlier writes.
         wakes.flush();
-        let result = variable.write_waiting(&value);
+        let result = variable.write_waiting(Write::value(&value));
         moment = self::moment(clock);
         result
     };
@@ -112,7 +112,34 @@ impl<T: IntoValue> Variable<T> {
         {
             return self.written(outcome);
         }
-        self.write_waiting(value)
+        self.write_waiting(Write::value(value))
+    }
+
+    /// Publishes a value as the source of this variable, which may be read-only. The value is in
+    /// engineering units. With `measured`, it was measured at that time. Leases and control do not
+    /// restrict a source, and a forced variable keeps its forced value. The call waits only while an
+    /// `all` subscription stalls writers.
+    ///
+    /// # Errors
+    /// [`WriteError`] with the rule that refused the value. Everything that has another source is
+    /// read-only here: a variable with a provider, an alias, a field, and a variable of the engine
+    /// itself.
+    pub fn publish(
+        &self,
+        value: T,
+        quality: Quality,
+        measured: Option<Timestamp>,
+    ) -> Result<Written, WriteError> {
+        let name = self.variable.name();
+        if self.variable.is_provided() || name.starts_with('_') || name.contains('#') {
+            return Err(WriteError::Refused(Refusal::ReadOnly));
+        }
+        let value = value.into_value();
+        let mut write = Write::value(&value);
+        write.origin = Origin::Source;
+        write.quality = Some(quality);
+        write.source_timestamp = measured;
+        self.write_waiting(write)
     }
 
     /// Returns the wall-clock time. Skips the clock for a variable without timestamps (SP-03).
@@ -146,9 +173,8 @@ impl<T: IntoValue> Variable<T> {
             .try_write(&self.caller, now, wall, &self.variable, write, wakes)
     }
 
-    fn write_waiting(&self, value: &Value) -> Result<Written, WriteError> {
+    fn write_waiting(&self, mut write: Write<'_>) -> Result<Written, WriteError> {
         let (signal, mut consumer) = Signal::of_consumer(&self.core);
-        let mut write = Write::value(value);
         write.completion = Some(consumer.completion(0));
         loop {
             match self.attempt_now(&write) {

@@ -12,6 +12,9 @@ from .._errors import Error
 from .._history import History, TimeLike, history_form, joined, nanoseconds
 from .._records import (
     Alarm,
+    AlarmChange,
+    AuditEntry,
+    ControlEntry,
     Found,
     Step,
     VariableDefinition,
@@ -23,6 +26,7 @@ from .._records import (
 from .._table import Table
 from .._trunkline import Connection, LocalEngine, Reading
 from .batch import AsyncBatch
+from .control import AsyncControl
 from .lease import AsyncLease
 from .monitor import AsyncCallbacks, AsyncMonitor
 from .recorder import AsyncRecorder
@@ -34,6 +38,9 @@ if TYPE_CHECKING:
     from ..jupyter import LiveView
 
 T = TypeVar("T")
+
+PAGE_MAX = 100_000
+"""Greatest number of entries that one request asks for."""
 
 
 class AsyncEngine(AsyncStreams):
@@ -59,6 +66,7 @@ class AsyncEngine(AsyncStreams):
         *,
         name: str = "local",
         store: str | os.PathLike[str] | None = None,
+        history: str | os.PathLike[str] | None = None,
         listen: str | Sequence[str] = (),
         timeout: float = 5.0,
     ) -> AsyncEngine:
@@ -69,13 +77,17 @@ class AsyncEngine(AsyncStreams):
         Args:
             libraries: Variables by library and path; a type such as "f64" suffices as a definition.
             name: Name of the engine.
-            store: Folder for what survives a restart; with `None`, nothing does.
+            store: File for what survives a restart; with `None`, nothing does.
+            history: Folder in which every update of all variables is recorded; with `None`, there is no
+                history.
             listen: Addresses for other programs, such as "127.0.0.1:0"; without one, only this process
                 can connect.
             timeout: Seconds that calls wait for an answer unless they say otherwise.
         """
         addresses = [listen] if isinstance(listen, str) else list(listen)
-        owned = LocalEngine.start(name, None if store is None else os.fspath(store), addresses)
+        store_path = None if store is None else os.fspath(store)
+        history_path = None if history is None else os.fspath(history)
+        owned = LocalEngine.start(name, store_path, history_path, addresses)
         try:
             for library, variables in (libraries or {}).items():
                 owned.deploy(library, definition_rows(variables))
@@ -398,6 +410,85 @@ class AsyncEngine(AsyncStreams):
         call = self._requests.connection.alarms(pattern, area, priority_min, list(states))
         return [Alarm(**one) for one in await self._requests.call(call, timeout)]
 
+    async def alarm_journal(
+        self,
+        pattern: str | None = None,
+        *,
+        start: TimeLike = None,
+        end: TimeLike = None,
+        area: str = "",
+        priority_min: int = 0,
+        states: Sequence[str] = (),
+        newest_first: bool = False,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> list[AlarmChange]:
+        """Returns the changes of alarms, as the engine has recorded them.
+
+        Args:
+            pattern: Only alarms of variables with matching names.
+            start, end: As for `history`.
+            area: Only alarms of this area.
+            priority_min: Only alarms of at least this priority, 1 to 1000.
+            states: Only changes to these states; all if empty.
+            newest_first: The newest change comes first.
+            limit: Greatest number of changes.
+        """
+        now = time.time_ns()
+        since, until = nanoseconds(start, now), nanoseconds(end, now)
+
+        def begin(left: int, cursor: int | None) -> Any:
+            return self._requests.connection.alarm_journal(
+                pattern, area, priority_min, list(states), since, until, newest_first, left, cursor
+            )
+
+        return [AlarmChange(**one) for one in await self._pages(begin, limit, timeout)]
+
+    async def audit(
+        self,
+        pattern: str | None = None,
+        *,
+        start: TimeLike = None,
+        who: str | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> list[AuditEntry]:
+        """Returns entries of the audit trail: who did what, when and from where.
+
+        Args:
+            pattern: Only entries about matching variables and libraries.
+            start: Only entries from this time on; as for `history`.
+            who: Only entries of this account or user.
+            newest_first: The newest entry comes first.
+            limit: Greatest number of entries.
+
+        Raises:
+            Denied: You have no right to read the audit trail.
+        """
+        since = nanoseconds(start, time.time_ns())
+
+        def begin(left: int, cursor: int | None) -> Any:
+            return self._requests.connection.audit(pattern, since, who, newest_first, left, cursor)
+
+        return [AuditEntry(**one) for one in await self._pages(begin, limit, timeout)]
+
+    async def _pages(
+        self, begin: Callable[[int, int | None], Any], limit: int | None, timeout: float | None
+    ) -> list[Any]:
+        """Collects entries until there is no further page."""
+        if limit is not None and limit < 1:
+            raise ValueError("the limit must be at least 1")
+        found: list[Any] = []
+        cursor: int | None = None
+        while True:
+            self._requests.check()
+            left = 0 if limit is None else min(limit - len(found), PAGE_MAX)
+            entries, cursor = await self._requests.call(begin(left, cursor), timeout)
+            found += entries
+            if cursor is None or (limit is not None and len(found) >= limit):
+                return found
+
     async def acknowledge(
         self, alarms: Alarm | Iterable[Alarm], comment: str = "", timeout: float | None = None
     ) -> list[str]:
@@ -451,6 +542,67 @@ class AsyncEngine(AsyncStreams):
             BatchError: Another client holds the lease of one of the variables; raised by `with`.
         """
         return AsyncLease(self._requests, [names] if isinstance(names, str) else list(names), seconds)
+
+    def control(
+        self,
+        folder: str,
+        *,
+        level: str = "operator",
+        only_this_program: bool = True,
+        seconds: float | None = None,
+    ) -> AsyncControl:
+        """Control of a folder, such as "boiler": other clients cannot write its variables. A `with` block
+        takes it, and releases it at the end.
+
+        Args:
+            folder: The first segments of names; "**" for all variables.
+            level: "operator", or "supervisor", which takes control from operators.
+            only_this_program: With `False`, all programs of the same account or user may write.
+            seconds: Time after which control ends; with `None`, it ends with the connection.
+        """
+        return AsyncControl(self._requests, folder, level, only_this_program, seconds)
+
+    async def controls(
+        self, folder: str = "", *, own: bool = False, timeout: float | None = None
+    ) -> list[ControlEntry]:
+        """Returns who controls folders that overlap `folder`, and who waits for them; of all folders if it
+        is empty.
+
+        Args:
+            own: Only what this program controls and waits for.
+        """
+        self._requests.check()
+        call = self._requests.connection.controls(folder, own)
+        return [ControlEntry(**one) for one in (await self._requests.call(call, timeout))[1]]
+
+    # --- an engine in this process ---------------------------------------
+
+    def publish(
+        self, name: str, value: Any, *, ts_ns: int | None = None, quality: str = "good"
+    ) -> Written:
+        """Publishes a value as the source of a variable of an engine in this process, which may be read-only.
+
+        Args:
+            value: A value of the variable's type, in engineering units.
+            ts_ns: Time of the measurement, nanoseconds since 1970 UTC; with `None`, the engine's time.
+            quality: "good"; or "uncertain" or "bad" with a reason, such as "bad: sensor-failure".
+
+        Raises:
+            Rejected: A rule refused the value; or the variable has another source.
+            NotFound: There is no such variable.
+            Error: The engine is not in this process.
+            TypeError, ValueError, OverflowError: `value` is not of the variable's type.
+        """
+        self._requests.check()
+        owned = self._requests.owned
+        if owned is None:
+            raise Error(
+                "only the program that hosts an engine can publish as the source of its variables",
+                name=name,
+                hint="write an I/O server instead",
+                code="not-local",
+            )
+        return Written(*owned.publish(name, plain(value), ts_ns, quality))
 
     # --- streams ---------------------------------------------------------
 

@@ -127,6 +127,7 @@ class Monitor:
     def _check(self) -> None:
         if self._is_closed or self._requests.is_closed:
             raise Closed("the monitor was closed", code="closed")
+        self._requests.check()
 
     def close(self) -> None:
         """Ends the subscription."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import _process
-from .._errors import BatchError, Closed, Error, NotFound, TimedOut
+from .._errors import BatchError, Closed, Disconnected, Error, NotFound, TimedOut
 from .._records import Written, plain
 from .._trunkline import Call, Connection, Handle, LocalEngine, Reading
 from .waiting import Waiting
@@ -35,13 +35,13 @@ class Requests:
         self.timeout = timeout
         self.waiting = Waiting()
         self.is_closed = False
-        self._owned = owned
+        self.owned = owned
         self._handles: dict[str, Handle] = {}
         self._generation = _process.forks()
 
     def addresses(self) -> list[str]:
         """Returns the addresses at which an engine of this process listens."""
-        return [] if self._owned is None else self._owned.addresses()
+        return [] if self.owned is None or self.is_closed else self.owned.addresses()
 
     def close(self) -> None:
         """Sends waiting data and closes the connection."""
@@ -52,8 +52,8 @@ class Requests:
             return
         self.waiting.stop()
         self.connection.close()
-        if self._owned is not None:
-            self._owned.stop()
+        if self.owned is not None:
+            self.owned.stop()
 
     def check(self) -> None:
         """Raises an error if the connection cannot be used any more."""
@@ -68,7 +68,12 @@ class Requests:
 
     def call(self, call: Call, timeout: float | None) -> Any:
         """Returns the answer of a call. With `None`, the timeout of the connection applies."""
-        return self.waiting.call(call, self.timeout if timeout is None else timeout)
+        try:
+            return self.waiting.call(call, self.timeout if timeout is None else timeout)
+        except Disconnected:
+            if not self.is_closed:
+                raise
+            raise Closed("the connection was closed during the call", code="closed") from None
 
     def open(
         self, names: Sequence[str], timeout: float | None, with_readings: bool

@@ -417,8 +417,9 @@ class PV:
             else:
                 completed()
 
+        requests = self._context.requests
         try:
-            call = self._context.requests.connection.write([self._handle], [converted], verb="put")
+            call = requests.connection.write([self._handle], [converted], verb="put")
         except Error as error:
             log.error("%s was not written: %s", self.pvname, error)
             return -1
