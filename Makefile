@@ -211,7 +211,7 @@ packaging: toolchain ## Tests of the service, the dependencies, and the Debian p
 .PHONY: deb
 deb: toolchain ## The Debian package, in target/package
 	@packaging/build-release
-	@packaging/deb/build '$(TARGET)/release/trunkline' '$(TARGET)/package'
+	@packaging/deb/build '$(TARGET)/dist/trunkline' '$(TARGET)/package'
 
 .PHONY: sbom
 sbom: toolchain ## The bill of materials in CycloneDX, in target/sbom.cdx.json
