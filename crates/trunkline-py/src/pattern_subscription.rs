@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use pyo3::prelude::*;
@@ -37,7 +36,7 @@ enum Form {
 pub(crate) struct PatternSubscription {
     state: Mutex<State>,
     /// A thread that waits holds the lock most of the time, so it learns of the end without it.
-    is_closing: AtomicBool,
+    closing: OnceLock<()>,
 }
 
 struct State {
@@ -71,7 +70,7 @@ impl PatternSubscription {
         };
         Self {
             state: Mutex::new(state),
-            is_closing: AtomicBool::new(false),
+            closing: OnceLock::new(),
         }
     }
 
@@ -89,7 +88,7 @@ impl PatternSubscription {
     /// Returns false if nothing arrived.
     fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
         py.detach(|| {
-            if self.is_closing.load(Ordering::Acquire) {
+            if self.closing.get().is_some() {
                 return true;
             }
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -201,7 +200,7 @@ impl PatternSubscription {
 
     /// Ends the subscription. What has arrived can still be taken.
     fn close(&self, py: Python<'_>) {
-        self.is_closing.store(true, Ordering::Release);
+        let _ = self.closing.set(());
         let (form, waker) = {
             let mut state = self.state(py);
             (

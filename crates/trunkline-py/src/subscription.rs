@@ -2,8 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use pyo3::prelude::*;
@@ -148,7 +147,7 @@ enum Form {
 pub(crate) struct Subscription {
     state: Mutex<State>,
     /// A thread that waits holds the lock most of the time, so it learns of the end without it.
-    is_closing: AtomicBool,
+    closing: OnceLock<()>,
 }
 
 struct State {
@@ -190,7 +189,7 @@ impl Subscription {
         };
         Self {
             state: Mutex::new(state),
-            is_closing: AtomicBool::new(false),
+            closing: OnceLock::new(),
         }
     }
 
@@ -208,7 +207,7 @@ impl Subscription {
     /// Returns false if nothing arrived.
     fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
         py.detach(|| {
-            if self.is_closing.load(Ordering::Acquire) {
+            if self.closing.get().is_some() {
                 return true;
             }
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -265,7 +264,7 @@ impl Subscription {
 
     /// Ends the subscription. What has arrived can still be taken.
     fn close(&self, py: Python<'_>) {
-        self.is_closing.store(true, Ordering::Release);
+        let _ = self.closing.set(());
         let (form, waker) = {
             let mut state = self.state(py);
             (

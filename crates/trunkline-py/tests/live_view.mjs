@@ -51,7 +51,7 @@ const end = view.render({ model, el });
 const [table, status] = el.children;
 const texts = () => table.children.slice(1).map((line) => line.children.map((cell) => cell.textContent));
 
-listeners.get("msg:custom")({ kind: "trends", points: { a: [[0, 1, 1, 1], [1000, 1, 9, 2]] } });
+listeners.get("msg:custom")({ kind: "trends", points: { a: [[0, -5, 1, 1], [1000, 1, 9, 2]] } });
 listeners.get("msg:custom")({ kind: "points", points: { a: [[60500, 2, 2, 2]], b: [[60500, 5, 5, 5]] } });
 state.rows = [row("a", "2", "bad: timed-out"), row("b", "<b>", "good")];
 state.state = "disconnected";

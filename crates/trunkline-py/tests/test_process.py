@@ -153,6 +153,14 @@ def test_a_closed_connection_cannot_be_used(engine: tl.Engine, use: str) -> None
         CLOSED_USES[use](engine)
 
 
+def test_a_call_that_the_connection_ends_is_closed(engine: tl.Engine) -> None:
+    requests = engine._requests  # pyright: ignore[reportPrivateUsage]
+    call = requests.connection.follow_control(1_000_000)
+    engine.close()
+    with pytest.raises(tl.Closed):
+        requests.call(call, 20)
+
+
 def test_closing_ends_the_wait_for_control(engine: tl.Engine) -> None:
     with tl.Engine.local({"rig": {"level": "f64"}}, listen="127.0.0.1:0") as host:
         url = f"tl+tcp://{host.addresses[0]}"
