@@ -512,7 +512,7 @@ namespace Trunkline
         [DllImport(Library)] internal static extern int tl_controls_by(ulong controls, UIntPtr index, byte* buffer, UIntPtr capacity, UIntPtr* length);
         [DllImport(Library)] internal static extern int tl_controls_close(ulong controls);
         [DllImport(Library)] internal static extern int tl_follow_control(ulong client, ulong known, int timeoutMs, ulong* revision);
-        [DllImport(Library)] internal static extern int tl_provider_start(byte* url, UIntPtr urlLength, byte* name, UIntPtr nameLength, byte* items, UIntPtr itemsLength, uint periodMs, uint orderTimeoutMs, uint flags, ulong* provider);
+        [DllImport(Library)] internal static extern int tl_provider_start(byte* url, UIntPtr urlLength, byte* name, UIntPtr nameLength, byte* items, UIntPtr itemsLength, uint orderTimeoutMs, uint flags, ulong* provider);
         [DllImport(Library)] internal static extern int tl_provider_close(ulong provider);
         [DllImport(Library)] internal static extern int tl_provider_state(ulong provider, ProviderStatus* status, byte* buffer, UIntPtr capacity, UIntPtr* length);
         [DllImport(Library)] internal static extern int tl_provider_publish_f64(ulong provider, uint* items, double* values, UIntPtr count, long sourceTimestampNs);
@@ -2097,7 +2097,7 @@ namespace Trunkline
         }
 
         /// <summary>Starts to provide the items of the I/O server with this name, and connects in the background.</summary>
-        public static Provider Start(string url, string name, IEnumerable<string> items, uint periodMs, uint orderTimeoutMs)
+        public static Provider Start(string url, string name, IEnumerable<string> items, uint orderTimeoutMs)
         {
             byte[] text = Native.Utf8(url), nameText = Native.Utf8(name), itemText = Native.Lines(items);
             ulong number;
@@ -2105,7 +2105,7 @@ namespace Trunkline
             fixed (byte* nameBytes = nameText)
             fixed (byte* itemBytes = itemText)
             {
-                Native.Check(Native.tl_provider_start(bytes, Native.Size(text), nameBytes, Native.Size(nameText), itemBytes, Native.Size(itemText), periodMs, orderTimeoutMs, 0, &number));
+                Native.Check(Native.tl_provider_start(bytes, Native.Size(text), nameBytes, Native.Size(nameText), itemBytes, Native.Size(itemText), orderTimeoutMs, 0, &number));
             }
             return new Provider(number);
         }

@@ -20,7 +20,7 @@ static class IoServer
         var values = new[] { 20.0, 50.0 };
         try
         {
-            using (var provider = Provider.Start(url, "tank", new[] { "level", "setpoint" }, 10, 2000))
+            using (var provider = Provider.Start(url, "tank", new[] { "level", "setpoint" }, 2000))
             {
                 while (ordersLeft != 0)
                 {
