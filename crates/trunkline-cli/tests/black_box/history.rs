@@ -964,6 +964,8 @@ fn engine_without_permission_for_its_history_records_once_permitted() {
         };
     }
     let (engine, url) = serve(&mut other);
+    // A program of this user refuses the engine of an ordinary user at a plain port.
+    let url = url.replace("tl://", "tl+tcp://");
     let plant = Recorded {
         engine,
         url,
