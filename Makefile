@@ -125,7 +125,7 @@ test: toolchain nptdms python-tools ## Everything that must hold before a change
 	$(call step,tidy,cargo xtask tidy)
 	$(call step,behaviours,cargo xtask behaviours)
 	$(call step,clippy,cargo clippy --workspace --all-targets -- -D warnings)
-	$(call step,tests,cargo test --workspace --no-fail-fast)
+	$(call step,tests,RUST_TEST_THREADS=4 cargo test --workspace --no-fail-fast)
 	$(call step,bench,cargo clippy --workspace --all-targets $(BENCH) -- -D warnings && \
 		cargo test --workspace --no-fail-fast $(BENCH) && \
 		python3 -m unittest discover --start-directory bench/tests && bench/report.py --check)

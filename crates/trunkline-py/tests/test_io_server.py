@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,8 @@ def psu(listening: tl.Engine) -> Iterator[Psu]:
 
 def until(monitor: tl.Monitor, condition: Callable[[tl.Reading], bool]) -> tl.Reading:
     """Returns the first reading that meets the condition."""
-    while (reading := monitor.next(TIMEOUT)) is not None:
+    deadline = time.monotonic() + TIMEOUT
+    while (reading := monitor.next(TIMEOUT)) is not None and time.monotonic() < deadline:
         if condition(reading):
             return reading
     raise AssertionError("no such reading arrived")

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,8 @@ resources:
 
 def until(monitor: tl.Monitor, condition: Callable[[tl.Reading], bool]) -> tl.Reading:
     """Returns the first reading that meets the condition."""
-    while (reading := monitor.next(TIMEOUT)) is not None:
+    deadline = time.monotonic() + TIMEOUT
+    while (reading := monitor.next(TIMEOUT)) is not None and time.monotonic() < deadline:
         if condition(reading):
             return reading
     raise AssertionError("no such reading arrived")
@@ -151,6 +153,7 @@ def test_another_instrument_is_refused(tmp_path: Path) -> None:
 
 IOC = """
 import sys
+import time
 from softioc import asyncio_dispatcher, builder, softioc
 builder.SetDeviceName("T")
 ai = builder.aIn("AI", initial_value=1.5, EGU="mA", PREC=3)
