@@ -2477,7 +2477,7 @@ tl_status tl_release_control(tl_client client,
                              size_t folder_length,
                              int32_t timeout_ms);
 
-// Lists who controls the folders that overlap `folder`, and who waits for them.
+// Lists the holders of folders that overlap `folder`, and the programs that wait for them.
 //
 // `folder`, `folder_length`: empty for all folders.
 //

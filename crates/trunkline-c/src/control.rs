@@ -213,7 +213,7 @@ pub unsafe extern "C" fn tl_release_control(
 /// The controls of one handle.
 pub(crate) struct ControlListObject(Vec<ControlEntry>);
 
-/// Lists who controls the folders that overlap `folder`, and who waits for them.
+/// Lists the holders of folders that overlap `folder`, and the programs that wait for them.
 ///
 /// `folder`, `folder_length`: empty for all folders.
 ///

@@ -17,7 +17,8 @@ pub struct ConnectOptions {
     /// Host and port of the engine, or its Unix socket. A variable name in the URL is ignored. For
     /// a port of this machine, the client uses the engine's Unix socket if there is one. Without encryption, it
     /// refuses a port at which a program of another user listens, other than root and the user of the service
-    /// `trunkline`. With `tl+tcp://`, it uses the port itself, whoever listens there.
+    /// `trunkline`. With `tl+tcp://`, it uses the port itself and does not check who
+    /// listens there.
     pub url: Url,
     /// Name of the program, as operators of the engine see it.
     pub program: String,

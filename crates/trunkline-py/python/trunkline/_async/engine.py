@@ -565,7 +565,7 @@ class AsyncEngine(AsyncStreams):
     async def controls(
         self, folder: str = "", *, own: bool = False, timeout: float | None = None
     ) -> list[ControlEntry]:
-        """Returns who controls folders that overlap `folder`, and who waits for them; of all folders if it
+        """Returns the holders of folders that overlap `folder`, and those who wait; of all folders if it
         is empty.
 
         Args:
